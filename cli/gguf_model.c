@@ -1,5 +1,6 @@
 /* gguf_model.c: implements gguf_model.h.  Calls the compiler, whose Lua interprets the metadata. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../compiler/compiler.h"
@@ -26,9 +27,23 @@ bool path_has_blocks(const char *path)
 
 /* ---- the model ---- */
 
+/* The types in blocks that GGUF files have and kernels read. */
+static const char *readable(char text[400])
+{
+        size_t n = 0;
+        *text = 0;
+        for (int t = 0; t < CK_N_DTYPES; t++)
+                if (ck_block_values(t) > 1 && ck_dtype_is_float(t) && ck_gguf_of_dtype(t) >= 0 &&
+                    n < 400)
+                        n += (size_t)snprintf(text + n, 400 - n, "%s%s", n ? ", " : "",
+                                              ck_dtype_name(t));
+        return text;
+}
+
 /* A model, in types that are read. */
 static int check(const Gguf *g, bool *blocks, Err *e)
 {
+        char text[400];
         const GgufValue *type = gguf_find(g, "general.type"),
                         *version = gguf_find(g, "general.quantization_version");
         const char *path = gguf_path(g);
@@ -45,11 +60,10 @@ static int check(const Gguf *g, bool *blocks, Err *e)
                 const bool in_blocks = ck_block_values(t->dtype) > 1;
                 *blocks |= in_blocks;
                 if (in_blocks && !ck_dtype_is_float(t->dtype))
-                        return err_set(
-                                e, TGC_BAD_FILE,
-                                "%s: tensor %s is of type %s, which cannot be read yet; Q4_0 to "
-                                "Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4 and NVFP4 can",
-                                path, t->name, ck_dtype_name(t->dtype));
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: tensor %s is of type %s, which cannot be read yet; "
+                                       "these can: %s",
+                                       path, t->name, ck_dtype_name(t->dtype), readable(text));
         }
         if (*blocks && version && (!gguf_int(version, &v) || v != 2))
                 return err_set(e, TGC_BAD_FILE,

@@ -188,12 +188,37 @@ TGC_INLINE Quants quants_none(const unsigned char *b, int c)
         (void)b, (void)c;
         return (Quants) { _mm256_setzero_si256(), 0.f, 0.f, 0.f };
 }
-#define quants_q2_k quants_none
-#define quants_q3_k quants_none
-#define quants_nvfp4 quants_none
-#define quants_nf4 quants_none
-#define quants_fp4 quants_none
-#define quants_f8 quants_none
+/* Of each decoder: is there a quants_ of it?  With an addend?  With two scales? */
+#define QUANTS(decode, min, two) \
+        enum { QUANT_##decode = 1, QUANT_MIN_##decode = min, QUANT_TWO_##decode = two };
+#define QUANTS_NONE(decode)                                              \
+        TGC_INLINE Quants quants_##decode(const unsigned char *b, int c) \
+        {                                                                \
+                return quants_none(b, c);                                \
+        }                                                                \
+        enum { QUANT_##decode = 0, QUANT_MIN_##decode = 0, QUANT_TWO_##decode = 0 };
+QUANTS(q4_0, 0, 0)
+QUANTS(q4_1, 1, 0)
+QUANTS(q5_0, 0, 0)
+QUANTS(q5_1, 1, 0)
+QUANTS(q8_0, 0, 0)
+QUANTS(iq4_nl, 0, 0)
+QUANTS(mxfp4, 0, 0)
+QUANTS(q4_k, 1, 0)
+QUANTS(q5_k, 1, 0)
+QUANTS(q6_k, 0, 1)
+QUANTS(iq4_xs, 0, 0)
+QUANTS(i4, 0, 0)
+QUANTS(i8, 0, 0)
+QUANTS(scb, 0, 0)
+QUANTS_NONE(q2_k)
+QUANTS_NONE(q3_k)
+QUANTS_NONE(nvfp4)
+QUANTS_NONE(nf4)
+QUANTS_NONE(fp4)
+QUANTS_NONE(f8)
+#undef QUANTS
+#undef QUANTS_NONE
 
 #if defined TGC_ACT_INT8 && defined __AVX512VNNI__ && defined __AVX512BW__ && TGC_VEC == 16
 #define TGC_VNNI_ROW 1
@@ -346,70 +371,6 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 }
 #endif
 #endif
-
-/* Is there a quants_ of the decoder?  With an addend?  With two scales? */
-enum {
-        QUANT_q4_0 = 1,
-        QUANT_MIN_q4_0 = 0,
-        QUANT_TWO_q4_0 = 0,
-        QUANT_q4_1 = 1,
-        QUANT_MIN_q4_1 = 1,
-        QUANT_TWO_q4_1 = 0,
-        QUANT_q5_0 = 1,
-        QUANT_MIN_q5_0 = 0,
-        QUANT_TWO_q5_0 = 0,
-        QUANT_q5_1 = 1,
-        QUANT_MIN_q5_1 = 1,
-        QUANT_TWO_q5_1 = 0,
-        QUANT_q8_0 = 1,
-        QUANT_MIN_q8_0 = 0,
-        QUANT_TWO_q8_0 = 0,
-        QUANT_iq4_nl = 1,
-        QUANT_MIN_iq4_nl = 0,
-        QUANT_TWO_iq4_nl = 0,
-        QUANT_mxfp4 = 1,
-        QUANT_MIN_mxfp4 = 0,
-        QUANT_TWO_mxfp4 = 0,
-        QUANT_q4_k = 1,
-        QUANT_MIN_q4_k = 1,
-        QUANT_TWO_q4_k = 0,
-        QUANT_q5_k = 1,
-        QUANT_MIN_q5_k = 1,
-        QUANT_TWO_q5_k = 0,
-        QUANT_q6_k = 1,
-        QUANT_MIN_q6_k = 0,
-        QUANT_TWO_q6_k = 1,
-        QUANT_iq4_xs = 1,
-        QUANT_MIN_iq4_xs = 0,
-        QUANT_TWO_iq4_xs = 0,
-        QUANT_i4 = 1,
-        QUANT_MIN_i4 = 0,
-        QUANT_TWO_i4 = 0,
-        QUANT_i8 = 1,
-        QUANT_MIN_i8 = 0,
-        QUANT_TWO_i8 = 0,
-        QUANT_scb = 1,
-        QUANT_MIN_scb = 0,
-        QUANT_TWO_scb = 0,
-        QUANT_q2_k = 0,
-        QUANT_MIN_q2_k = 0,
-        QUANT_TWO_q2_k = 0,
-        QUANT_q3_k = 0,
-        QUANT_MIN_q3_k = 0,
-        QUANT_TWO_q3_k = 0,
-        QUANT_nvfp4 = 0,
-        QUANT_MIN_nvfp4 = 0,
-        QUANT_TWO_nvfp4 = 0,
-        QUANT_nf4 = 0,
-        QUANT_MIN_nf4 = 0,
-        QUANT_TWO_nf4 = 0,
-        QUANT_fp4 = 0,
-        QUANT_MIN_fp4 = 0,
-        QUANT_TWO_fp4 = 0,
-        QUANT_f8 = 0,
-        QUANT_MIN_f8 = 0,
-        QUANT_TWO_f8 = 0
-};
 
 /* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
  * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the

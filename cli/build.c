@@ -445,11 +445,11 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
         const char *line_end = strchr(second + 1, '\n'), *name = strstr(head, " optimizer ");
+        char rule[16] = "";
         line_end = line_end ? line_end : head + strlen(head);
         if (name && name < line_end) {
-                char word[16] = "";
-                sscanf(name, " optimizer %15s", word);
-                o->optimizer = optimizer_find(word);
+                sscanf(name, " optimizer %15s", rule);
+                o->optimizer = optimizer_find(rule);
         }
         const char *cache = strstr(head, " cache ");
         if (cache && cache < line_end) {
@@ -462,8 +462,9 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                 o->masters = masters[9] == 's' ? MASTERS_STOCHASTIC : MASTERS_NONE;
         if (o->optimizer == N_OPTIMIZERS)
                 return err_set(e, TGC_BAD_FILE,
-                               "the plan was compiled for an optimiser that this tgc does not "
-                               "have");
+                               "the plan was compiled for the optimiser '%s', which this tgc does "
+                               "not have: compile the model again",
+                               rule);
         return TGC_OK;
 }
 

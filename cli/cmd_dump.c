@@ -13,6 +13,14 @@ static const struct {
              { O_D_CHOICES, "choices" } };
 enum { N_PARTS_TO_DUMP = sizeof part / sizeof *part };
 
+static int no_section(const char *path, const char *name, Err *e)
+{
+        const bool code = !strncmp(name, "source.", 7) || !strncmp(name, "program.", 8);
+        return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s: compile the model %s",
+                       path, name,
+                       code ? "with --target cpu or cuda, whichever it is of" : "again");
+}
+
 static int print_section(const Plan *p, const char *name, const char *path, Err *e)
 {
         const Section *s = plan_find(p, name);
@@ -22,7 +30,7 @@ static int print_section(const Plan *p, const char *name, const char *path, Err 
                         "%s: no tiles were chosen for this plan; `tgc tune` measures them on a GPU",
                         path);
         if (!s)
-                return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, name);
+                return no_section(path, name, e);
         put_plain(stdout, s->data, s->size);
         if (s->size && ((const char *)s->data)[s->size - 1] != '\n')
                 printf("\n");
@@ -50,8 +58,7 @@ static int print_kernel(const Plan *p, const char *source, const char *kernel, c
         Program g;
         Pack units;
         int code = s && t ? program_parse(&g, t->data, t->size, t->name, e)
-                          : err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path,
-                                    source);
+                          : no_section(path, source, e);
         if (code)
                 return code;
         int k = find_kernel(&g, kernel);

@@ -43,7 +43,8 @@ int model_source(const Plan *p, cJSON **source, Err *e)
                 good = good && file_text(f, "name") && file_text(f, "text");
         }
         if (!code && !good)
-                code = err_set(e, TGC_BAD_FILE, "the plan's model: not what a plan has there");
+                code = err_set(e, TGC_BAD_FILE,
+                               "the plan's section model is damaged: compile the model again");
         if (code) {
                 cJSON_Delete(*source);
                 *source = NULL;

@@ -127,7 +127,8 @@ int page_graphs(JsonOut *j, const Plan *p, const char *path, const char *model, 
                 free(text);
                 free(files);
                 return s ? err_set(e, TGC_NO_MEMORY, "%s: no memory for its graphs", path)
-                         : err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir", path);
+                         : err_set(e, TGC_BAD_FILE,
+                                   "%s: the plan has no section ir: compile the model again", path);
         }
         memcpy(text, s->data, s->size);
         text[s->size] = 0;

@@ -81,7 +81,9 @@ static int put_kernels(JsonOut *j, const Plan *p, const Program *g, const char *
         snprintf(section, sizeof section, "source.%s", target);
         const Section *s = plan_find(p, section);
         if (!s)
-                return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, section);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the plan has no section %s: compile the model again", path,
+                               section);
         int code = pack_units(&units, s->data, s->size, section, e);
         const char **at = code ? NULL : calloc((size_t)units.n + 1, sizeof *at);
         if (!code && !at)

@@ -111,8 +111,8 @@ static int read_programs(Train *t, Err *e)
         while (i < 2 && !(p = plan_find(&t->l.plan, target[i])))
                 i++;
         if (!m || !p)
-                return err_set(e, TGC_BAD_FILE, "%s: the plan has no %s", t->a->pos[0],
-                               m ? "programs" : "manifest");
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no %s: compile the model again",
+                               t->a->pos[0], m ? "programs" : "manifest");
         int code = manifest_parse(&t->m, m->data, m->size, e);
         return code ? code : program_parse(&t->p, p->data, p->size, target[i], e);
 }

@@ -354,7 +354,9 @@ static int put_ids(Reader *r)
                 if ((rc = get_id(r, EOS + i, "EOS", &t->eos[i])) != TGC_OK)
                         return rc;
                 if (t->eos[i] < 0)
-                        return err_set(r->e, TGC_BAD_FILE, "tokenizer: EOS id -1");
+                        return err_set(r->e, TGC_BAD_FILE,
+                                       "tokenizer: EOS id %d of %d is -1; ids are 0 to %d", i + 1,
+                                       r->head[N_EOS], t->vocab.n - 1);
         }
         t->n_eos = r->head[N_EOS];
         t->unk = unk;

@@ -37,7 +37,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 
         rc = read[kind](t, e);
         if (rc == TGC_OK && !t->vocab.count)
-                rc = err_set(e, TGC_BAD_FILE, "tokenizer: no tokens");
+                rc = err_set(e, TGC_BAD_FILE, "tokenizer: its vocabulary has no tokens");
         if (rc == TGC_OK && !(t->special = calloc((size_t)t->vocab.n, 1)))
                 rc = tok_no_memory(e);
         if (rc == TGC_OK) {

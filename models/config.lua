@@ -3,7 +3,7 @@
 -- logits may depend on it.
 --
 --      key = 1e-6              used: the class's default, which also gives the type; an integer is
---                              at least 1
+--                              at least 1, and an _eps or _epsilon at least 0
 --      key = opt(KIND)         used: nil where absent; of(KIND, v): v there
 --      key = maybe(KIND, v)    used: nil where it is null, v where absent
 --      key = word(v, known)    used: a string that known(v) accepts
@@ -15,8 +15,8 @@
 --      key = free              changes no logit
 --      key = only(v, ...)      refused unless it is one of these; absent means v
 --
--- KIND: count (a whole number from 1), whole (from 0), positive, number, boolean, string, scalar,
--- list.
+-- KIND: count (a whole number from 1), whole (from 0), positive, factor (not 0), number, boolean,
+-- string, scalar, list.
 local config = {}
 
 local null = {}
@@ -43,6 +43,9 @@ local kinds = {
                   and v >= 0 end },
         positive = { "a number above 0", function(v) return type(v) == "number" and v > 0 end },
         number = { "a number", function(v) return type(v) == "number" end },
+        epsilon = { "a number of at least 0", function(v) return type(v) == "number" and v >= 0
+                    end },
+        factor = { "a number other than 0", function(v) return type(v) == "number" and v ~= 0 end },
         boolean = { "true or false", function(v) return type(v) == "boolean" end },
         string = { "a string", function(v) return type(v) == "string" end },
         scalar = { "a number or a string", function(v) return type(v) == "number"
@@ -109,7 +112,9 @@ end
 function take.used(key, v, r, _, within)
         if v == nil then return r.default end
         if is_null(v) and r.null then return nil end
-        local kind = kinds[r.kind]
+        local small = r.kind == "number" and (string.sub(key, -4) == "_eps"
+                                             or string.sub(key, -8) == "_epsilon")
+        local kind = kinds[small and "epsilon" or r.kind]
         if is_null(v) or not kind[2](v) then
                 config.refuse(key, v, "should be " .. kind[1] .. (r.null and " or null" or ""),
                               within)
@@ -181,6 +186,19 @@ function walk(raw, keys, common, name, within)
         return out
 end
 
+-- Ids that begin or end a text are ids of the vocabulary.
+local function check_ids(raw, n)
+        for _, key in ipairs { "bos_token_id", "eos_token_id" } do
+                for _, v in ipairs(type(raw[key]) == "table" and raw[key] or { raw[key] }) do
+                        if type(v) == "number" and not (math.tointeger(v) and v >= 0 and v < n) then
+                                config.refuse(key, v, "is the id of none of the " .. n
+                                              .. " tokens of vocab_size; write null if there "
+                                              .. "is no such token")
+                        end
+                end
+        end
+end
+
 -- A function that reads a configuration of `family`.  It returns all used keys, with defaults, and
 -- the model_type.  tables[model_type] are its keys and architecture, perhaps with an older
 -- spelling; common keys are every family's.
@@ -188,7 +206,9 @@ function config.reader(common, tables)
         return function(raw, family)
                 for name, t in pairs(tables) do
                         if family == name or family == t.architecture or family == t.older then
-                                return walk(raw, t.keys, common, name), name
+                                local c = walk(raw, t.keys, common, name)
+                                if c.vocab_size then check_ids(raw, c.vocab_size) end
+                                return c, name
                         end
                 end
                 error("no table of keys for " .. family)

@@ -53,7 +53,7 @@ local common = set(none(
 })
 
 local rope = config.rope_keys
-local factor = config.of("number", 1.0)
+local factor = config.of("factor", 1.0)
 local function theta(v) return config.of("positive", v) end
 
 -- What Llama and its relatives share; the numbers are Llama's.
@@ -77,7 +77,7 @@ local cohere = set(rope, {
         num_attention_heads = 64, num_key_value_heads = maybe "count", hidden_act = act "silu",
         max_position_embeddings = 8192, initializer_range = 0.02, layer_norm_eps = 1e-5,
         tie_word_embeddings = true, attention_bias = false,
-        logit_scale = config.of("number", 0.0625), attention_dropout = free,
+        logit_scale = config.of("factor", 0.0625), attention_dropout = free,
 })
 local glm = set(rope, {
         vocab_size = 151552, hidden_size = 4096, intermediate_size = 13696, num_hidden_layers = 40,

@@ -219,6 +219,15 @@ hf_config() {
         config '/"hidden_size"/d' 3 'heads of width 1024'         # its default is 4096
         config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 \
                 'hf/config.json:[0-9]+:3: "num_hidden_layers": -1 should'
+        config 's/"rms_norm_eps".*/"rms_norm_eps": -1,/' 3 \
+                'hf/config.json:[0-9]+:3: "rms_norm_eps": -1 should be a number of at least 0'
+        config 's/"eos_token_id".*/"eos_token_id": [2, 512],/' 3 \
+                'hf/config.json:[0-9]+:3: "eos_token_id": 512 is the id of none of the 512'
+        config 's/"bos_token_id".*/"bos_token_id": -1,/' 3 \
+                'hf/config.json:[0-9]+:3: "bos_token_id": -1 is the id of none'
+        echo '{"eos_token_id": 512}' > hf/generation_config.json
+        folder 3 'hf/generation_config.json:1: "eos_token_id": 512 is the id of none of the token'
+        rm hf/generation_config.json
         config 's/"use_cache"/"frobnicate"/' 3 \
                 'hf/config.json:[0-9]+:3: "frobnicate": true is no key'
         config 's/"hidden_act".*/"hidden_act": "mish",/' 3 \

@@ -227,8 +227,7 @@ TEST (folders) {
 
         write_file("tokenizer.json", json, n);
         write_text("config.json", "{\"bos_token_id\":9,\"eos_token_id\":3,\"vocab_size\":25}");
-        write_text("generation_config.json",
-                   "{\"bos_token_id\":5,\"eos_token_id\":[7,3,99,\"x\"]}");
+        write_text("generation_config.json", "{\"bos_token_id\":5,\"eos_token_id\":[7,3,\"x\"]}");
         write_text("tokenizer_config.json",
                    "{\"eos_token\":{\"content\":\"A\"},\"add_bos_token\":true,\"bos_token\":null}");
         CHECK_MSG(tokenizer_open(&t, folder, 25, &e) == TGC_OK, "%s", e.msg);
@@ -257,6 +256,21 @@ TEST (folders) {
                           i);
                 tokenizer_free(t);
         }
+
+        /* an id that no token has would never end a text */
+        static const char *const none[] = { "{\n\"eos_token_id\":25}",
+                                            "{\n\"eos_token_id\":[3,-1]}",
+                                            "{\n\"eos_token_id\":1.5}", "{\n\"bos_token_id\":99}" };
+        for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+                write_text("generation_config.json", none[i]);
+                CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_BAD_FILE && !t);
+                CHECK_MSG(strstr(e.msg, "generation_config.json:2: \"") &&
+                                  strstr(e.msg, "is the id of none of the tokenizer's 25 tokens"),
+                          "%s", e.msg);
+        }
+        write_text("generation_config.json", "{\"eos_token_id\":[0,1,2,3,4,5,6,7,8]}");
+        CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_BAD_FILE);
+        CHECK_MSG(strstr(e.msg, "\"eos_token_id\" has more than 8 ids"), "%s", e.msg);
         write_text("generation_config.json", "{\"bos_token_id\":5}");
 
         /* by file, and without its BOS */

@@ -80,15 +80,59 @@ static int token_id(const Tokenizer *t, Json o, JsonBuf *b)
         return x >= 0 && x < t->vocab.n && x == (int)x ? (int)x : -1;
 }
 
-static void add_eos(const Tokenizer *t, Config *c, Json o, JsonBuf *b)
+/* A number that is no id is refused: a text would never end there.  A text that is no token is not:
+ * tokenizer_config.json may name tokens of other files. */
+static int check_id(const Tokenizer *t, const char *key, Json o, int id, Err *e)
+{
+        int line = 1;
+
+        if (id >= 0 || json_type(o) != '0')
+                return TGC_OK;
+        for (const char *s = o.in->text; s < o.at; s++)
+                line += *s == '\n';
+        return err_set(e, TGC_BAD_FILE,
+                       "%s:%d: \"%s\": %.10g is the id of none of the tokenizer's %d tokens; write "
+                       "null if there is no such token",
+                       o.in->name, line, key, json_number(o), t->vocab.n);
+}
+
+static int add_eos(const Tokenizer *t, Config *c, const char *key, Json o, JsonBuf *b, Err *e)
 {
         int id = token_id(t, o, b);
 
         for (int i = 0; i < c->n_eos; i++)
                 if (c->eos[i] == id)
-                        return;
-        if (id >= 0 && c->n_eos < TOK_MAX_EOS)
+                        return TGC_OK;
+        if (id >= 0 && c->n_eos == TOK_MAX_EOS)
+                return err_set(e, TGC_BAD_FILE, "%s: \"%s\" has more than %d ids", o.in->name, key,
+                               TOK_MAX_EOS);
+        if (id >= 0)
                 c->eos[c->n_eos++] = id;
+        return check_id(t, key, o, id, e);
+}
+
+/* BOS and EOS of one file. */
+static int take_ids(const Tokenizer *t, Config *c, Config *found, Json o, JsonBuf *b, Err *e)
+{
+        static const char *const bos[] = { "bos_token", "bos_token_id" };
+        static const char *const eos[] = { "eos_token", "eos_token_id" };
+        int rc = TGC_OK;
+
+        for (int i = 0; i < 2 && rc == TGC_OK; i++) {
+                Json x = json_get(o, bos[i]);
+                const int id = token_id(t, x, b);
+
+                if (c->bos < 0)
+                        c->bos = id;
+                rc = check_id(t, bos[i], x, id, e);
+                x = json_get(o, eos[i]);
+                if (rc == TGC_OK && json_type(x) != '[')
+                        rc = add_eos(t, found, eos[i], x, b, e);
+                else if (rc == TGC_OK)
+                        for (JsonEach k = json_each(x); rc == TGC_OK && json_next(&k);)
+                                rc = add_eos(t, found, eos[i], k.value, b, e);
+        }
+        return rc;
 }
 
 static int read_config(const Tokenizer *t, const char *folder, size_t n, const char *name,
@@ -114,18 +158,7 @@ static int read_config(const Tokenizer *t, const char *folder, size_t n, const c
                 const bool generation = !strcmp(name, "generation_config.json");
                 Config found = { 0 };
                 c->generation |= generation;
-                static const char *const bos[] = { "bos_token", "bos_token_id" };
-                static const char *const eos[] = { "eos_token", "eos_token_id" };
-                for (int i = 0; i < 2; i++) {
-                        if (c->bos < 0)
-                                c->bos = token_id(t, json_get(o, bos[i]), &name_of);
-                        x = json_get(o, eos[i]);
-                        if (json_type(x) != '[')
-                                add_eos(t, &found, x, &name_of);
-                        else
-                                for (JsonEach k = json_each(x); json_next(&k);)
-                                        add_eos(t, &found, k.value, &name_of);
-                }
+                rc = take_ids(t, c, &found, o, &name_of, e);
                 if (found.n_eos && (generation || !c->generation)) {
                         memcpy(c->eos, found.eos, sizeof c->eos);
                         c->n_eos = found.n_eos;

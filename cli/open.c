@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
+#include "../runtime/util/json.h"
 #include "work.h"
 
 /* GNU's OpenMP spins for milliseconds at every barrier, which on a processor that others use
@@ -151,10 +152,16 @@ void json_add_text(cJSON *o, const char *key, const char *text, size_t n)
                 return;
         }
         *to++ = '"';
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0, k; i < n; i += k) {
                 unsigned char c = (unsigned char)text[i];
                 const char *known = c ? strchr("\nn\tt\rr\"\"\\\\", c) : NULL;
-                if (c >= 32 && c != '"' && c != '\\')
+                k = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+                if (i + k > n || !json_utf8_ok(text + i, k)) { /* part of a character */
+                        to += sprintf(to, "\\ufffd");
+                        k = 1;
+                } else if (k > 1)
+                        to = mempcpy(to, text + i, k);
+                else if (c >= 32 && c != '"' && c != '\\')
                         *to++ = (char)c;
                 else if (known)
                         to += sprintf(to, "\\%c", known[1]);

@@ -155,6 +155,17 @@ END
 [ "$p" ] || p=$(try 3 'bad: no prompts' "${batch[@]}" --prompts bad < /dev/null)
 say bad_lines_are_named "$p"
 
+# a cache for fewer contexts than --batch-size takes one text alone
+"$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 64 --target cpu -o one.plan ||
+        { echo "not ok compile"; exit 1; }
+one=("$TGC" run one.plan --device cpu -q -n 8 --temp 0 -p Once)
+p=$(try 0 '' "${one[@]}" -p Once --print-ids)
+head -1 out > want
+[ "$p" ] || p=$(try 0 '' "${one[@]}" --print-ids)
+[ "$p" ] || cmp -s out want || p="alone $(cat out), of two $(cat want)"
+[ "$p" ] || p=$(try 0 '' "$TGC" run one.plan --device cpu -q -n 100 -p Once --context-shift)
+say a_small_cache_takes_one "$p"
+
 "$TGC" compile "$story" -q --ctx-size 128 -b 2 --cache-tokens 64 --target cpu -o few.plan ||
         echo "not ok compile few"
 p=$(try 2 'needs 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" \

@@ -69,6 +69,15 @@ for c in content:
     assert bytes(c["bytes"]).decode("utf-8", "replace") == c["token"], c
 PY
 )
+# a byte that is part of a character: id 221 is 0xda
+[ "$p" ] || p=$(try 0 '' "$TGC" run s.plan --device cpu -q -n 2 --prompt-ids 1,379 --json \
+        --logprobs 2 --logit-bias 221+1000)
+[ "$p" ] || p=$(python3 - 2>&1 << 'PY'
+import json
+for c in json.load(open("out", encoding="utf-8"))["logprobs"]["content"]:
+    assert c["id"] == 221 and c["token"] == "\ufffd" and c["bytes"] == [0xda], c
+PY
+)
 say log_probabilities "$p"
 
 printf 'root ::= " " ("she" | "he") (" " [a-z]+){2} "."\n' > g.gbnf

@@ -109,7 +109,7 @@ void session_set_pos(Session *s); /* B sequences at s->pos, in slots 0 .. B - 1 
 bool is_ragged(const Session *s, const Prog *g);
 int session_pages_open(Session *s, Err *e);
 void session_pages_close(Session *s);
-int session_plain_pages(Session *s, Err *e);         /* for sequences of equal length */
+int session_plain_pages(Session *s, int B, Err *e);  /* for B sequences of equal length */
 int session_pool_window(const Session *s, int pool); /* most that its layers look back; 0: all */
 /* Where `rows` slots share the second pool, a slot's pages there are a ring.  Most tokens that a
  * call may write for a sequence, or that may be written beyond where it goes on: queries find all

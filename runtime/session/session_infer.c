@@ -61,7 +61,7 @@ static int begin_batch(Session *s, int B, int n, Err *e)
         if (!s->hist && !(s->hist = calloc((size_t)s->m.batch * (size_t)s->m.ctx, sizeof *s->hist)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
         s->B = B;
-        return session_plain_pages(s, e);
+        return session_plain_pages(s, B, e);
 }
 
 /* The program for n tokens or as many of them as it takes. */

@@ -136,21 +136,25 @@ int session_ring(Session *s, int rows, int tokens, Err *e)
         return code;
 }
 
-/* Sequence b's pages follow each other in slot b. */
-int session_plain_pages(Session *s, Err *e)
+/* Sequence b's pages follow each other in slot b.  A cache with room for fewer of the plan's sequences
+ * has slots for as many as fit. */
+int session_plain_pages(Session *s, int B, Err *e)
 {
-        const int64_t all = (int64_t)s->m.batch * s->slot_pages;
-        if (!s->m.pages || s->plain_pages)
+        if (!s->m.pages)
                 return TGC_OK;
-        if (all > s->m.pages - 1)
+        const int fit = (s->m.pages - 1) / s->slot_pages;
+        const int rows = fit < s->m.batch ? fit : s->m.batch;
+        if (B > rows)
                 return err_set(
                         e, TGC_USAGE,
                         "the cache has room for %lld tokens, and %d sequences of equal length "
                         "want %lld; compile with a larger --cache-tokens",
-                        (long long)(s->m.pages - 1) * TGC_PAGE, s->m.batch,
-                        (long long)all * TGC_PAGE);
+                        (long long)(s->m.pages - 1) * TGC_PAGE, B,
+                        (long long)B * s->slot_pages * TGC_PAGE);
+        if (s->plain_pages)
+                return TGC_OK;
         s->plain_pages = true;
-        return session_ring(s, s->m.batch, s->m.ctx, e);
+        return session_ring(s, rows, s->m.ctx, e);
 }
 
 /* Of a position: its place in the cache. */
@@ -200,7 +204,7 @@ int session_even_call(Session *s, int B, int T, Err *e)
                 s->rt.start[b] = (int)((int64_t)T * b / B);
         for (int b = 0; b < B; b++)
                 s->rt.slot[b] = b;
-        int code = session_plain_pages(s, e);
+        int code = session_plain_pages(s, B, e);
         return code ? code : upload_tokens(s, B, e);
 }
 

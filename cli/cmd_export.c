@@ -5,6 +5,7 @@
 #include "../runtime/device/host_cc.h"
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
+#include "gguf_model.h"
 #include "gguf_write.h"
 #include "lora.h"
 #include "mixtures.h"
@@ -294,7 +295,10 @@ int cmd_export(const Args *a, Err *e)
         if (opt_flag(a, O_MERGE))
                 return (a->v[O_LORA].n ? merge : merge_run)(a, out, dtype, shard, &talk, e);
         Args plain = *a; /* here --dtype is the file's, not the plan's */
-        plain.v[O_DTYPE].set = false;
+        /* which is bf16 for weights in blocks, and would round what f32, f16 and blocks then hold */
+        plain.v[O_DTYPE].set = path_has_blocks(a->pos[0]) &&
+                               (gguf || (dtype && strcmp(dtype, "bf16")));
+        plain.v[O_DTYPE].s = "f32";
         int code = load(&l, &plain, &(LoadHow) { 0 }, e);
         if (code)
                 return code;

@@ -149,6 +149,14 @@ return { params = { vocab = 1, width = 1, strict = false },
                 return b.outputs(e:gather(ids):matmul(l, { tb = 1 }):as "logits", targets)
          end }
 LUA
+# float32 has every bit of a block's values, of which bf16 is a rounding
+exact() {       # FILE: float32 values whose last 16 bits are not 0
+        od -An -v -tx2 "$1" | awk '{ for (i = 1; i < NF; i += 2) n += $i != "0000" } END { print n }'
+}
+p=$(tgc 0 '' export "$kinds" -o wide.safetensors --dtype f32)
+[ "$p" ] || [ "$(exact wide.safetensors)" -gt 100000 ] || p="$(exact wide.safetensors) values"
+say export_rounds_once "$p"
+
 say own_model "$(tgc 0 '1.02k parameters .bf16, with weights' compile "$data/gguf/blocks.gguf" \
         --model own.lua -o x.plan)"
 say own_model_unused "$(tgc 3 'tensors that the model does not use: IQ4_NL' compile \

@@ -220,7 +220,7 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                 return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name,
                                s, what, x->lo, x->hi);
         if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
-                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.15g to %.15g", x->name, s,
+                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.16g to %.16g", x->name, s,
                                x->lo, x->hi);
         return TGC_OK;
 }

@@ -113,7 +113,9 @@ int lines_each(const char *file, OnLine *f, void *to, Err *e)
         int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
         if (code)
                 return code;
-        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
+        /* editors of Windows put a mark of the encoding in front */
+        for (size_t at = n > 2 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; at < n && !code;
+             at += k + 1, line++) {
                 k = strcspn(text + at, "\n");
                 const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
                 text[at + own] = 0;
@@ -174,14 +176,17 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
         JsonBuf b = { 0 };
         Json o;
         int code;
-        if (text[0] != '{')
+        if (text[strspn(text, " \t")] != '{')
                 return tok ? add_text(p, tok, text, n, from, e)
                            : err_set(e, TGC_USAGE, "%s: a text, and the model has no tokenizer",
                                      from);
         if ((code = json_open(&in, &o, text, n, from, false, e)))
                 return code;
         const Json prompt = json_get(o, "prompt"), ids = json_get(o, "prompt_ids");
-        if (json_type(prompt) == '"' && tok) {
+        if (json_type(prompt) && json_type(ids)) {
+                code = err_set(e, TGC_BAD_FILE, "%s: `prompt` and `prompt_ids`: give one of them",
+                               from);
+        } else if (json_type(prompt) == '"' && tok) {
                 size_t k;
                 const char *said = json_string(prompt, &b, &k);
                 code = said ? add_text(p, tok, said, k, from, e)

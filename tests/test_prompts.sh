@@ -148,12 +148,22 @@ while IFS='|' read -r line want; do
         [ "$p" ] || p=$(try 3 "$want" "${batch[@]}" --prompts bad < /dev/null)
 done <<'END'
 {"prompt": 3}|bad:2: the object has no `prompt`
+{"prompt": "Tim", "prompt_ids": [1]}|bad:2: `prompt` and `prompt_ids`: give one
+  {"prompt": 3}|bad:2: the object has no `prompt`
 {"prompt_ids": [1, 99999]}|bad:2: prompt_ids.1. is no token
 {"prompt"|bad:2
 END
 : > bad
 [ "$p" ] || p=$(try 3 'bad: no prompts' "${batch[@]}" --prompts bad < /dev/null)
 say bad_lines_are_named "$p"
+
+# as editors of Windows write it
+printf '\xef\xbb\xbf{"prompt": "Once"}\r\n{"prompt": "Tim"}\r\n' > windows.jsonl
+p=$(try 0 '' "${batch[@]}" -n 6 --temp 0 --prompts windows.jsonl < /dev/null)
+cp out said
+[ "$p" ] || p=$(try 0 '' "${batch[@]}" -n 6 --temp 0 -p Once -p Tim < /dev/null)
+[ "$p" ] || cmp -s out said || p="$(diff out said | head -3)"
+say lines_with_a_mark_of_the_encoding "$p"
 
 # a cache for fewer contexts than --batch-size takes one text alone
 "$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 64 --target cpu -o one.plan ||

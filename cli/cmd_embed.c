@@ -61,7 +61,7 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
         JsonBuf b = { 0 };
         Json o;
         size_t k;
-        if (text[0] != '{')
+        if (text[strspn(text, " \t")] != '{')
                 return add(t, text, n, from, e);
         int code = json_open(&in, &o, text, n, from, false, e);
         if (code)

@@ -167,6 +167,8 @@ bool effects_known(OptionId o, CommandId cmd); /* effects.def has a line for it 
 
 /* TGC_USAGE where an output is a file that the command reads */
 int outputs_check(const Args *a, Err *e);
+/* Do both stand for one file or folder that is there? */
+bool paths_same(const char *a, const char *b);
 
 /* ---- load.c: PLAN or MODEL to a plan in memory ---- */
 

@@ -170,6 +170,13 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         if (is_file(out) && !file_is_dir(out))
                 return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is not one",
                                out);
+        if (paths_same(out,
+                       a->pos[0])) /* of a run's folder outputs_check does not know its model */
+                return err_set(
+                        e, TGC_USAGE,
+                        "--output %s is the folder of the model that --merge reads: write to "
+                        "another one",
+                        out);
         if ((code = adapters_open(&s, a->v[O_LORA].list, a->v[O_LORA].n, a->pos[0], e)))
                 return code;
         if (!s.a[0].dir)
@@ -295,7 +302,7 @@ int cmd_export(const Args *a, Err *e)
         if (opt_flag(a, O_MERGE))
                 return (a->v[O_LORA].n ? merge : merge_run)(a, out, dtype, shard, &talk, e);
         Args plain = *a; /* here --dtype is the file's, not the plan's */
-        /* which is bf16 for weights in blocks, and would round what f32, f16 and blocks then hold */
+        /* which is bf16 for weights in blocks, and would round what f32, f16 or blocks hold then */
         plain.v[O_DTYPE].set = path_has_blocks(a->pos[0]) &&
                                (gguf || (dtype && strcmp(dtype, "bf16")));
         plain.v[O_DTYPE].s = "f32";

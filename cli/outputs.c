@@ -2,10 +2,11 @@
  * there: that is better said before the work than behind it.
  *
  * Two paths are the same file if device and inode agree.  A plan may be written over itself
- * (compile adds code to it, tune compiles it again); no other file may. */
+ * (compile adds code to it, tune compiles it again); no other file may, and no folder of weights. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "../runtime/util/file.h"
 #include "../runtime/util/line_reader.h"
 #include "cli.h"
 
@@ -27,6 +28,12 @@ static bool same_file(const struct stat *out, const char *path)
         if (path && !strncmp(path, "char:", 5)) /* of --tokenizer */
                 path += 5;
         return path && !stat(path, &in) && in.st_dev == out->st_dev && in.st_ino == out->st_ino;
+}
+
+bool paths_same(const char *a, const char *b)
+{
+        struct stat st;
+        return !stat(a, &st) && same_file(&st, b);
 }
 
 /* Is the name one of a folder, which the command makes? */
@@ -68,11 +75,39 @@ static int check_folder(const Args *a, OptionId o, Err *e)
         return code;
 }
 
+/* A folder of weights that the command reads: it is no output, and neither are its files.  A run's
+ * folder may get what export writes: its model is model.plan. */
+static int check_model(const Args *a, OptionId o, Err *e)
+{
+        const char *path = opt_str(a, o), *slash = path ? strrchr(path, '/') : NULL;
+        struct stat out;
+        if (!path || stat(path, &out))
+                return TGC_OK;
+        const bool folder = S_ISDIR(out.st_mode);
+        if (folder ? o != O_OUT || (a->cmd != CMD_EXPORT && a->cmd != CMD_QUANTIZE)
+                   : !text_ends(path, ".safetensors") && !text_ends(path, ".json"))
+                return TGC_OK;
+        char *dir = folder  ? strdup(path)
+                    : slash ? strndup(path, (size_t)(slash - path) + 1)
+                            : strdup(".");
+        char *plan = dir ? file_join(dir, "model.plan") : NULL;
+        int code = plan ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
+        for (int p = 0; p < a->n_pos && !code && !stat(dir, &out); p++)
+                if (same_file(&out, a->pos[p]) && !file_exists(plan))
+                        code = err_set(e, TGC_USAGE,
+                                       "--%s %s is %s folder that %s reads: write to another one",
+                                       option_info[o].name, path, folder ? "the" : "a file of the",
+                                       command_info[a->cmd].name);
+        free(dir);
+        free(plan);
+        return code;
+}
+
 int outputs_check(const Args *a, Err *e)
 {
         for (int i = 0; i < N_OUTPUTS; i++) {
                 int code = check_folder(a, outputs[i], e);
-                if (code)
+                if (code || (code = check_model(a, outputs[i], e)))
                         return code;
         }
         for (int i = 0; i < N_OUTPUTS; i++) {

@@ -78,6 +78,20 @@ p=$(tgc 0 '' export s.plan -q -o bare --weights-only)
 [ "$p" ] || p=$(tgc 2 'not a folder' export s.plan -o b.safetensors --config hf/config.json)
 say weights_alone "$p"
 
+# A folder that is read is not written over.
+mkdir read && cp "$data"/families/llama/{config.json,model.safetensors} read
+cp read/model.safetensors whole
+p=$(try 2 'read/ is the folder that export reads' "$TGC" export read -o read/ --dtype f16)
+ln -s read link
+[ "$p" ] || p=$(try 2 'link is the folder that export reads' "$TGC" export read -o link)
+[ "$p" ] || p=$(try 2 'is a file of the folder that export reads' "$TGC" export read \
+        -o read/model.safetensors)
+[ "$p" ] || p=$(cd read && try 2 'is a file of the folder' "$TGC" export . -o model.safetensors)
+[ "$p" ] || p=$(try 2 'read is the folder that quantize reads' "$TGC" quantize read --type int4:32 \
+        -o read)
+[ "$p" ] || cmp read/model.safetensors whole || p='it was written'
+say a_folder_is_not_written_over_itself "$p"
+
 # What a family's config.json does not say is in one of tgc's own.
 p=$(tgc 0 '' compile "$story" -D eps=0.5 -q -o d.plan)
 [ "$p" ] || p=$(tgc 0 'changed: config.json names llama.lua, the model' export d.plan -o changed)

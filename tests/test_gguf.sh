@@ -151,7 +151,8 @@ return { params = { vocab = 1, width = 1, strict = false },
 LUA
 # float32 has every bit of a block's values, of which bf16 is a rounding
 exact() {       # FILE: float32 values whose last 16 bits are not 0
-        od -An -v -tx2 "$1" | awk '{ for (i = 1; i < NF; i += 2) n += $i != "0000" } END { print n }'
+        od -An -v -tx2 "$1" |
+                awk '{ for (i = 1; i < NF; i += 2) n += $i != "0000" } END { print n }'
 }
 p=$(tgc 0 '' export "$kinds" -o wide.safetensors --dtype f32)
 [ "$p" ] || [ "$(exact wide.safetensors)" -gt 100000 ] || p="$(exact wide.safetensors) values"

@@ -211,6 +211,10 @@ TEST (a_run_is_merged) {
         OK("export " FROM "base --merge --lora @/run/adapter -o @/whole2");
         unsetenv("TGC_DEVICE");
         CHECK(same_file(in_dir("whole/model.safetensors"), in_dir("whole2/model.safetensors")));
+        /* that model's folder is not written over */
+        CHECK(tgc("export @/run --merge -o " FROM "base") == TGC_USAGE &&
+              strstr(err, "is the folder of the model that --merge reads"));
+        CHECK(tgc("export " FROM "base --merge --lora @/run/adapter -o " FROM "base") == TGC_USAGE);
 }
 
 TEST (gradients_agree_with_the_evaluator) {

@@ -136,8 +136,8 @@ int session_ring(Session *s, int rows, int tokens, Err *e)
         return code;
 }
 
-/* Sequence b's pages follow each other in slot b.  A cache with room for fewer of the plan's sequences
- * has slots for as many as fit. */
+/* Sequence b's pages follow each other in slot b.  A cache with room for fewer sequences than the
+ * plan takes has slots for as many as fit. */
 int session_plain_pages(Session *s, int B, Err *e)
 {
         if (!s->m.pages)

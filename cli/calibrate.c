@@ -148,6 +148,11 @@ static int read_ids(Work *w, Err *e)
                                      c->model);
         if (code)
                 return code;
+        const int ctx = manifest_word(&w->l.plan, "ctx", word, sizeof word) ? atoi(word) : 0;
+        if (c->window > ctx)
+                return err_set(e, TGC_USAGE, "--window %d: the context is %d", c->window, ctx);
+        if (ctx < w->window)
+                w->window = ctx;
         if (w->n_ids < w->window)
                 w->window = w->n_ids;
         w->windows = w->window ? w->n_ids / w->window : 0;

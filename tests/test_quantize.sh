@@ -113,6 +113,14 @@ fi
         -o x.folder)
 [ "$p" ] || p=$(tgc 2 'has what it would measure' quantize "$g/kinds.gguf" --type q4_0 \
         --imatrix im.gguf --calibrate text -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'window 65: the context is 64' imatrix "$g/gpt2.gguf" --ids ids --window 65 \
+        -o x.gguf)
+# without --window at most the context
+seq 1 90 | tr '\n' ' ' > ids90
+for o in '' '--window 64'; do
+        [ "$p" ] || p=$(tgc 0 '' imatrix "$g/gpt2.gguf" --ids ids90 $o -o "w$o.gguf" --device cpu)
+done
+[ "$p" ] || cmp -s w.gguf "w--window 64.gguf" || p="no --window is another than the context"
 [ "$p" ] || p=$(tgc 2 'give -o' imatrix "$f" --ids ids)
 [ "$p" ] || p=$(tgc 2 'one of --data' imatrix "$f" -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'has no tokenizer' imatrix "$g/gpt2.gguf" --data text -o x.gguf)

@@ -2,7 +2,8 @@
  * there: that is better said before the work than behind it.
  *
  * Two paths are the same file if device and inode agree.  A plan may be written over itself
- * (compile adds code to it, tune compiles it again); no other file may, and no folder of weights. */
+ * (compile adds code to it, tune compiles it again); no other file may, and no folder of weights
+ * may. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -2,10 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
+#include "../runtime/util/line_reader.h"
 #include "plot.h"
 
 int cmd_plot(const Args *a, Err *e)
 {
+        static const char *const other[] = { ".png", ".jpg", ".jpeg", ".pdf" };
         const char *path = opt_str(a, O_OUT);
         RunLog *run = calloc((size_t)a->n_pos + 1, sizeof *run);
         char *text = NULL;
@@ -13,6 +15,10 @@ int cmd_plot(const Args *a, Err *e)
         int n = 0, code = run ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the runs");
         if (!code && !path)
                 code = err_set(e, TGC_USAGE, "plot: -o FILE.svg is missing");
+        for (size_t i = 0; i < sizeof other / sizeof *other && path && !code; i++)
+                if (text_ends(path, other[i]))
+                        code = err_set(e, TGC_USAGE, "--output %s: plot writes SVG, give FILE.svg",
+                                       path);
         while (n < a->n_pos && !code) {
                 code = run_log_read(&run[n], a->pos[n], e);
                 n++;

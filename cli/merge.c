@@ -310,6 +310,7 @@ static int sample(const Args *a, const char *model, bool merged, const char *dty
         if (merged)
                 b.v[O_LORA] = (OptionValue) { 0 };
         b.v[O_DTYPE].s = dtype;
+        b.v[O_DTYPE].set = true; /* or a file in blocks would be compiled in bf16 */
         b.v[O_CTX].i = SAMPLE;
         b.v[O_QUICK_CHECK].i = 0;
         int code = load(&l, &b, &(LoadHow) { .mode = BUILD_INFER }, e);

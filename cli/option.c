@@ -131,8 +131,12 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
                 return err_set(e, TGC_USAGE,
                                "%s: %s is not an option of this command, but of `tgc %s`",
                                command_info[cmd].name, typed, elsewhere);
-        return err_set(e, TGC_USAGE, "%s: unknown option %s; `tgc help %s` lists what there is",
-                       command_info[cmd].name, typed, command_info[cmd].name);
+        const bool spaced = cmd == CMD_TRAIN && !strncmp(typed, "--", 2) && !model;
+        return err_set(e, TGC_USAGE,
+                       "%s: unknown option %s; `tgc help %s` lists what there is%s%s%s",
+                       command_info[cmd].name, typed, command_info[cmd].name,
+                       spaced ? "; a parameter of the model has an equals sign: " : "",
+                       spaced ? typed : "", spaced ? "=..." : "");
 }
 
 /* Words of other programs, and what they are here. */
@@ -205,9 +209,18 @@ static int set_flag(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
         return err_set(e, TGC_USAGE, "--%s: '%.60s' is neither true nor false", x->name, s);
 }
 
+/* In as few digits as read back. */
+static const char *bound(double x, char out[32])
+{
+        snprintf(out, 32, "%.15g", x);
+        if (c_strtod(out, NULL) != x)
+                snprintf(out, 32, "%.17g", x);
+        return out;
+}
+
 static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
 {
-        char *end;
+        char *end, low[32], high[32];
         const char *what = x->kind == OPT_INT ? "whole number" : "number";
         errno = 0;
         if (x->kind == OPT_INT) {
@@ -217,11 +230,11 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                 v->d = c_strtod(s, &end);
         }
         if (end == s || *end || isnan(v->d))
-                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name,
-                               s, what, x->lo, x->hi);
+                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%s to %s)", x->name, s,
+                               what, bound(x->lo, low), bound(x->hi, high));
         if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
-                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.16g to %.16g", x->name, s,
-                               x->lo, x->hi);
+                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %s to %s", x->name, s,
+                               bound(x->lo, low), bound(x->hi, high));
         return TGC_OK;
 }
 

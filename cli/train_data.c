@@ -285,19 +285,8 @@ static int add_view(Train *t, Windows *w, const Source *s, double kept, bool val
         return code;
 }
 
-static int views(Train *t, Windows *w, const Sources *s, double kept, bool val, Fit *f, Err *e)
+static int no_window(const Train *t, const Source *s, const Fit *f, Err *e)
 {
-        int code = TGC_OK;
-        if (!(w->view = calloc((size_t)s->n + 1, sizeof *w->view)))
-                return err_set(e, TGC_NO_MEMORY, "no memory for %d sources", s->n);
-        for (int i = 0; i < s->n && !code; i++)
-                code = add_view(t, w, &s->source[i], kept, val, f, e);
-        return code ? code : windows_mix(w, e);
-}
-
-static int no_window(const Train *t, const Fit *f, Err *e)
-{
-        const Source *s = &t->data.source[0];
         if (!s->records)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: %lld tokens; a window of %d and its targets need %d", s->name,
@@ -313,6 +302,22 @@ static int no_window(const Train *t, const Fit *f, Err *e)
                        kind_of(t) == OBJECTIVE_PROMPTS ? "smaller samples= or max_tokens="
                        : kind_of(t)                    ? "shorter ones"
                                                        : "--long cut");
+}
+
+/* all: a source without a window is an error, even beside others. */
+static int views(Train *t, Windows *w, const Sources *s, double kept, bool val, bool all, Fit *f,
+                 Err *e)
+{
+        int code = TGC_OK;
+        if (!(w->view = calloc((size_t)s->n + 1, sizeof *w->view)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d sources", s->n);
+        for (int i = 0; i < s->n && !code; i++) {
+                const int n = w->n;
+                code = add_view(t, w, &s->source[i], kept, val, f, e);
+                if (!code && all && w->n == n)
+                        code = no_window(t, &s->source[i], f, e);
+        }
+        return code ? code : windows_mix(w, e);
 }
 
 static void say_records(const Train *t, const Fit *f)
@@ -364,12 +369,10 @@ int data_split(Train *t, Err *e)
         t->train = windows_of(t, t->state.seed);
         t->val = windows_of(t, SEED);
         t->train.offset = t->offsets.rank ? t->offsets.u.i64 : NULL;
-        int code = views(t, &t->train, &t->data, kept, false, &f, e);
-        if (!code && !t->train.n)
-                code = no_window(t, &f, e);
+        int code = views(t, &t->train, &t->data, kept, false, true, &f, e);
         if (!code && (own || kept > 0))
-                code = views(t, &t->val, own ? &t->val_data : &t->data, own ? 1 : kept, true, &f,
-                             e);
+                code = views(t, &t->val, own ? &t->val_data : &t->data, own ? 1 : kept, true, own,
+                             &f, e);
         if (code)
                 return code;
         t->val.once = t->val.n == 1 && t->val.view[0].source->records;

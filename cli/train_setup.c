@@ -287,6 +287,11 @@ static int settings(Train *t, Err *e)
         };
         t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
                                                       : (t->schedule.decay_steps + 4) / 5;
+        if (t->schedule.decay && t->schedule.min_lr > t->schedule.lr)
+                return err_set(
+                        e, TGC_USAGE,
+                        "--min_lr %g: the rate falls to it from --learning_rate, which is %g",
+                        t->schedule.min_lr, t->schedule.lr);
         int code = set_optimizer(t, e);
         if (code || (code = set_loss_scale(t, e)))
                 return code;

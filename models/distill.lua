@@ -15,6 +15,8 @@ return {
         },
         feeds = { "teacher" },
         loss = function(m, p)
+                o.range(p, "temperature", 0.01)
+                o.range(p, "alpha", 0, 1)
                 local t = 1 / p.temperature
                 local mine, other = m.logits * t, m.teacher * t
                 local prob = other:softmax()

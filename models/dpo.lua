@@ -17,6 +17,8 @@ return {
         data = "pairs",
         feeds = { "reference", "side", "weight" },
         loss = function(m, p)
+                o.range(p, "beta", 0)
+                o.range(p, "smoothing", 0, 1)
                 -- side: 1 in chosen, -1 in rejected, 0 elsewhere
                 local gain = (-m.nll - m.reference) * m.side
                 local margin = gain:sum() * p.beta                              -- (B,1)

@@ -27,6 +27,8 @@ return {
         data = "prompts",
         feeds = { "advantage", "old", "reference", "weight" },
         loss = function(m, p)
+                o.range(p, "clip", 0)
+                o.range(p, "beta", 0)
                 local counts = o.counts(m)
                 local logp = -m.nll
                 local ratio = ((logp - m.old) * counts):exp()

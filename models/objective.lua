@@ -2,6 +2,14 @@
 
 local o = {}
 
+-- Refuses a parameter below lo or above hi (nil: of any size).
+function o.range(p, name, lo, hi)
+        if p[name] < lo or hi and p[name] > hi then
+                error("parameter '" .. name .. "' is " .. p[name] .. ", but must be at least " .. lo
+                      .. (hi and " and at most " .. hi or ""))
+        end
+end
+
 -- 1 where a target counts (B,T).
 function o.counts(m)
         return op.gt(m.targets:cast "f32", -0.5):as "counts"

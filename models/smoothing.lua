@@ -13,6 +13,8 @@ return {
                 z = 0.0,         -- weight of the squared normaliser
         },
         loss = function(m, p)
+                o.range(p, "smoothing", 0, 1)
+                o.range(p, "z", 0)
                 local counts = o.counts(m)
                 local lse = o.lse(m)
                 local each = m.nll * (1 - p.smoothing) + (lse - o.mean_logit(m)) * counts

@@ -121,6 +121,7 @@ p=$p$(bad 'bad.csv:1: nothing to plot' 'step,b\n1,2\n' 3)
 p=$p$(bad 'no rows' 'step,loss\n' 3)
 p=$p$(bad 'bad.csv:2: loss is 0' 'step,loss\n1,0\n' 3 --log)
 p=$p$(try 2 "FILE.svg is missing" "$TGC" plot run.csv)
+p=$p$(try 2 "x.png: plot writes SVG" "$TGC" plot run.csv -o x.png)
 p=$p$(try 2 "is the file that plot reads" "$TGC" plot run.csv -o run.csv)
 [ -e x.svg ] && p="$p; x.svg was written"
 say "errors of plot" "$p"

@@ -203,6 +203,17 @@ TEST (merged_is_unmerged) {
         CHECK(same_file(in_dir("merged/config.json"), FROM "base/config.json"));
 }
 
+/* Both sides of the comparison have the written type, not bf16, the default of a file in blocks. */
+TEST (merged_blocks_are_compared_in_their_type) {
+        OK("quantize " FROM "base.gguf --type q8_0 -o @/blocks.gguf");
+        setenv("TGC_DEVICE", "cpu", 1);
+        OK("export @/blocks.gguf --merge --lora " FROM "tuned -o @/unblocked");
+        unsetenv("TGC_DEVICE");
+        const char *said = strstr(err,
+                                  "merged, in f16: of 16 tokens no logit is off by more than ");
+        CHECK_MSG(said && atof(strstr(said, "than ") + 5) < 0.1, "%s", err);
+}
+
 /* A run's folder is merged with the model that it names. */
 TEST (a_run_is_merged) {
         OK(TRAIN "--lora r=4 --max_iters 3 --out_dir @/run");

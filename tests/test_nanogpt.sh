@@ -24,6 +24,8 @@ p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 -D tied=False --manifes
 [ "$p" ] || p=$(tgc 2 'did you mean --tuned[?] A parameter of the model is -D tied=False' dump gpt \
         --tied=False --graph)
 [ "$p" ] || p=$(tgc 2 'not an option of this command, but of' train gpt --top-k=4)
+[ "$p" ] || p=$(tgc 2 'parameter of the model has an equals sign: --n_layer=' train gpt \
+        --n_layer 4)
 [ "$p" ] || p=$(tgc 2 'x.plan is compiled already' train x.plan --data text.txt --n_layer=4)
 say model_keys_are_defines "$p"
 
@@ -33,6 +35,21 @@ p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 --dtype=bfloat16 --mani
 [ "$p" ] || p=$(tgc 2 'it is --resume' train gpt --data text.txt --init_from=resume)
 [ "$p" ] || p=$(tgc 2 'nothing is downloaded' train gpt --data text.txt --init_from=gpt2-xl)
 say words_of_nanogpt "$p"
+
+# 0 / 0 of parameters without a gradient would be NaN in the checkpoint
+p=$(tgc 2 'eps: 0 is outside 1e-38 to 1' "${run[@]}" --eps=0)
+[ "$p" ] || p=$(tgc 2 'ema: 1 is outside 0 to 0.9999999$' "${run[@]}" --ema=1)
+[ "$p" ] || p=$(tgc 2 'min_lr 0.1: the rate falls to it from --learning_rate, which is 0.0006' \
+        "${run[@]}" --min_lr=0.1)
+say rates_that_cannot_be "$p"
+
+# a file without one window is named, also beside others
+echo 1 > short.txt
+p=$(tgc 3 'short.txt: 2 tokens; a window of 16 and its targets need 17' "${run[@]}" \
+        --tokenizer=char:text.txt --data short.txt:3)
+[ "$p" ] || p=$(tgc 3 'short.txt: 2 tokens; a window of 16' "${run[@]}" --tokenizer=char:text.txt \
+        --val_data=short.txt)
+say short_files "$p"
 
 # ---- steps ----
 

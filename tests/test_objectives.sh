@@ -199,6 +199,10 @@ say files_of_the_document "$(document 2>&1)"
 # ---- what is refused
 refused() {
         tgc 8 'no such file, and no model of that name' check gpt --objective nothing
+        for o in smoothing,smoothing=1.5 smoothing,z=-1 distill,temperature=-1 distill,alpha=2 \
+                dpo,beta=-1 grpo,clip=-1; do
+                tgc 3 'but must be at least 0' check gpt --objective $o
+        done
         tgc 2 "has no parameter 'smooth'; did you mean 'smoothing'" check gpt \
                 --objective smoothing,smooth=1
         tgc 2 'give one, not 2' check gpt --objective dpo --objective grpo

@@ -120,6 +120,7 @@ typedef struct StoredGemm {
         /* on sm_90a x has codes of e4m3, a scale for so many columns: C text, x, its row stride in
          * bytes, W; NULL: it has values */
         const char *codes;
+        Slot x; /* ... and where they are */
         int64_t columns;
 } StoredGemm;
 /* t NULL: there is none. */
@@ -134,6 +135,8 @@ bool stored_gemm_takes(Storage s, DType dt); /* kernels know its codes */
 /* Of ARCH_ANY; none where so many rows share the weights that decoding them into memory costs
  * less. */
 StoredPick stored_gemm_pick(const StoredGemm *p);
+/* Bytes of a row's 256 of K in shared memory: StoredSlice (kernels/gemm/gemm_stored.cuh). */
+int stored_slice_bytes(Storage s, int64_t K);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);

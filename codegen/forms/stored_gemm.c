@@ -41,17 +41,20 @@ static const StoredTile tiles[] = {
 
 int stored_tile_columns(const StoredTile *t) { return 16 * t->mi * t->warps; }
 
-/* Bytes of a slice of a row of W in shared memory: StoredSlice. */
-static int slice_bytes(Storage s, int64_t K)
+int stored_slice_bytes(Storage s, int64_t K)
 {
         const int64_t bytes = storage_bytes(s, SLICE), row = storage_bytes(s, K);
-        const bool whole = bytes % 16 == 0 && row % 16 == 0 && K % SLICE == 0;
-        return (int)((whole ? bytes / 16 : (bytes + 30) / 16) | 1) * 16;
+        const int shift = row % 16          ? 15
+                          : bytes % 16 == 0 ? 0
+                          : bytes % 8 == 0  ? 8
+                          : bytes % 4 == 0  ? 12
+                                            : 14;
+        return (int)((bytes + shift + 15) / 16 | 1) * 16;
 }
 
 static int smem_of(const StoredTile *t, const StoredGemm *p, int stages)
 {
-        const int bn = stored_tile_columns(t), w = bn * slice_bytes(p->blocks, p->K);
+        const int bn = stored_tile_columns(t), w = bn * stored_slice_bytes(p->blocks, p->K);
         const int all = t->math == MATH_MMA ? stages * (t->bm * SLICE * 2 + w)
                                             : stages * t->bm * 64 * 2 + 2 * w;
         const int sums = t->bm * (bn + 4) * 4 + 16;

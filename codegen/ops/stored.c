@@ -157,6 +157,9 @@ bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
         mat_need(e, b, w, 0, &blocks);
         p.align = align_bytes(p.dt, a.align | p.K);
         p.operands = arena_fmt(e->tmp, "%s, %s, %s", a.arg, a.ld, blocks.arg);
+        int64_t ld;
+        if (p.codes && !slot_of(e, x, &p.x, &ld))
+                error_internal(n->loc, "%s has no memory of its own", NODE(e->g, x)->name);
         if (p.codes)
                 p.codes = arena_fmt(e->tmp, "(const unsigned char *)%s, %lldl, %s", a.arg,
                                     (long long)(2 * p.K), blocks.arg);

@@ -1,5 +1,5 @@
-/* fp8_gemm_test.cu: gemm_fp8_sm90.cuh against a plain loop, on what round_fp8.cuh wrote; played, or
- * on a Hopper GPU:
+/* fp8_gemm_test.cu: gemm_fp8_sm90.cuh and gemm_fp8_persistent_sm90.cuh against a plain loop, on
+ * what round_fp8.cuh wrote; played, or on a Hopper GPU:
  *
  *      nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 $(make -s
  *      kernel-includes) -Icodegen/forms -Iruntime -Iruntime/weights -Itests -Itests/emulate
@@ -8,7 +8,10 @@
 #define TGC_SM90A 1
 #endif
 #include "task.h"
-#include "gemm_fp8_sm90.cuh"
+#ifndef TGC_EMULATE
+#include "../bench/hopper.h"
+#endif
+#include "gemm_fp8_persistent_sm90.cuh"
 #include "round_fp8.cuh"
 #include "stored_decode.cuh"
 
@@ -77,6 +80,49 @@ struct GemmRun {
         }
 };
 
+/* Rows of codes as 16-bit values. */
+static TmaMap codes_map(unsigned char *codes, int M, int K)
+{
+#ifdef TGC_EMULATE
+        const emu::Map m = {
+                (const char *)codes, 2, (unsigned)M, (unsigned)K, (unsigned)K, 64, 128
+        };
+        TmaMap map = {};
+        memcpy(&map, &m, sizeof m);
+        return map;
+#else
+        return map_of(codes, M, K, MAP_BF16);
+#endif
+}
+
+/* In blocks that stay; splits: how many of them. */
+template <int ROWS, int N, int K, int G, int V>
+struct GemmRun<Fp8Stream<ROWS>, N, K, G, V> {
+        typedef Fp8Stream<ROWS> Tile;
+        static constexpr int MOST = Tile::THREADS;
+        const unsigned char *x, *w;
+        int M, splits;
+        float *ws;
+        int *joined;
+        Keep<V> epilogue;
+        TmaMap map = {}; /* of x */
+        __device__ void operator()(int tile, char *smem) const
+        {
+                fp8_gemm_persistent<Stored_F8_128, Tile, N, K, G>(&map, x, 2 * K, w, M,
+                                                                  (M + Tile::BM - 1) / Tile::BM,
+                                                                  tile, splits, smem, epilogue);
+        }
+};
+
+template <class Tile>
+struct Stays {
+        static constexpr bool value = false;
+};
+template <int ROWS>
+struct Stays<Fp8Stream<ROWS>> {
+        static constexpr bool value = true;
+};
+
 struct DecodeRun {
         const unsigned char *w;
         float *to;
@@ -132,16 +178,18 @@ static void gemm_case(int M, int splits)
                             get(x.p[(size_t)i * K + k]) * (float)(1 + i % 7 * 3));
         Result r(M, N);
         const From<T> from = { x.p, K };
+        GemmRun<Tile, N, K, G, V> product = { codes, w, M, splits, ws, joined, Keep<V>(r) };
+        if constexpr (Stays<Tile>::value)
+                product.map = codes_map(codes, M, K);
         bool ok = task_run(CodesRun<K, G, THREADS, T> { from, codes, M }, rounds, THREADS, 256,
                            name) &&
                   task_run(ValuesRun<K, G, THREADS, T> { from, { values, K }, M }, rounds, THREADS,
                            256, name) &&
                   task_run(DecodeRun { w, dense, (long)N * K }, (int)(((long)N * K + 2047) / 2048),
                            64, 0, name) &&
-                  task_run(GemmRun<Tile, N, K, G, V> { codes, w, M, splits, ws, joined,
-                                                       Keep<V>(r) },
-                           places * splits, Tile::THREADS, Tile::template smem<Stored_F8_128, K>(),
-                           name);
+                  task_run(product, Stays<Tile>::value ? splits : places * splits, Tile::THREADS,
+                           Tile::template smem<Stored_F8_128, K>(), name,
+                           Stays<Tile>::value ? 2 : 1);
         for (int i = 0; ok && i < M; i++)
                 for (int k = 0; ok && k < K; k++) {
                         float scale;
@@ -192,7 +240,14 @@ int main()
         gemm_case<bf16, Fp8Tile<64, 2, 1>, 100, 128, 128>(5, 1);
         gemm_case<bf16, Fp8Tile<128, 2, 1>, 136, 1024, 1024, 8>(130, 3);
         gemm_case<f16, Fp8Tile<128, 2, 1>, 99, 640, 128, 1>(150, 2);
+        gemm_case<bf16, Fp8Stream<128>, 256, 1024, 1024, 8>(130, 2);
+        gemm_case<f16, Fp8Stream<128>, 256, 512, 128, 1>(150, 4);
+        gemm_case<bf16, Fp8Stream<256>, 512, 1536, 128>(270, 4);
+        gemm_case<bf16, Fp8Stream<256>, 256, 512, 512, 8>(70, 2);
 #ifndef TGC_EMULATE
+        gemm_case<bf16, Fp8Stream<128>, 4096, 4096, 4096>(333, 90);
+        gemm_case<bf16, Fp8Stream<256>, 1024, 4096, 128, 8>(1100, 40);
+        gemm_case<f16, Fp8Stream<256>, 6144, 1024, 1024, 8>(517, 132);
         gemm_case<bf16, Fp8Tile<128, 2, 1>, 4096, 4096, 4096>(333, 1);
         gemm_case<bf16, Fp8Tile<128, 2, 1>, 1000, 4096, 128>(1100, 2);
         gemm_case<bf16, Fp8Tile<64, 2, 1>, 6144, 2048, 128>(64, 4);

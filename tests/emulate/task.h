@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(Threads<F>::MOST) task_kernel(const F *f)
         (*f)((int)blockIdx.x, smem);
 }
 
-/* cluster: blocks of one, on a GPU. */
+/* cluster: blocks of one. */
 template <class F>
 static bool task_run(const F &f, int tiles, int threads, int smem, const char *name,
                      int cluster = 1)
@@ -59,8 +59,11 @@ static bool task_run(const F &f, int tiles, int threads, int smem, const char *n
         emu::Entry<1> entry(name, task_kernel<F>);
         void *args[1] = { g };
         char err[512];
-        (void)cluster;
+        if (cluster > 1)
+                tgc_emulate_clusters((unsigned)cluster, (unsigned)cluster);
         int bad = tgc_emulate_launch(name, tiles, threads, smem, args, 1, err, sizeof err);
+        if (cluster > 1)
+                tgc_emulate_clusters(1, 1);
         emu::kernels = entry.next;
         if (bad)
                 printf("  %s\n", err);

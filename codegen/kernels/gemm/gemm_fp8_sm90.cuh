@@ -59,36 +59,106 @@ TGC_DEV void fp8_add(float (&sum)[R], const float (&part)[R], const float (&of_w
         }
 }
 
-/* Sums of the tile at `at` over the slices [kt0, kt1) of 256 of K, a half of the tokens each. */
+/* A warpgroup's 64 rows of W, 128 of K: this lane's codes as fragments, and scales of its two
+ * rows. */
+template <class S>
+struct Fp8Rows {
+        unsigned a[4][4];
+        float scale[2];
+
+        /* Step s of a slice. */
+        __device__ __forceinline__ void load(int s, const unsigned char *const (&rows)[2])
+        {
+                const int t = threadIdx.x & 3;
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                        const unsigned char *p = rows[h] + s * S::BYTES;
+                        scale[h] = *(const float *)p;
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++) {
+                                const unsigned *word = (const unsigned *)(p + 4 + 32 * ks + 4 * t);
+                                a[ks][h] = word[0];
+                                a[ks][2 + h] = word[4];
+                        }
+                }
+        }
+        /* Products with 2 R tokens, whose codes are at `panel`; to be waited for. */
+        template <int R>
+        __device__ __forceinline__ void multiply(float (&part)[R], unsigned long long panel)
+        {
+                wgmma_fence();
+#pragma unroll
+                for (int ks = 0; ks < 4; ks++)
+                        wgmma<0>(part, a[ks], panel + ks * 2, ks > 0, e4m3());
+                wgmma_commit();
+        }
+};
+
+/* Where this lane's two rows of W lie in a slice that stored_copy brought. */
+template <class S, int N, int K>
+TGC_DEV void fp8_rows(const unsigned char *(&rows)[2], const char *slice, const unsigned char *w,
+                      int row, int n0, int kt)
+{
+        typedef StoredSlice<S, K> Slice;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+                const int r = row + 8 * h, n = n0 + r < N ? n0 + r : N - 1;
+                rows[h] = (const unsigned char *)slice + r * Slice::STRIDE +
+                          Slice::shift(w, n * (int)Slice::ROW + kt * Slice::BYTES);
+        }
+}
+
+/* The last row of x's in place of those beyond M. */
+template <int BM, int THREADS>
+TGC_DEV void fp8_copy_scales(float *to, const unsigned char *x, long ldx, int m, int M, int at)
+{
+        for (int i = threadIdx.x % THREADS; i < BM; i += THREADS) {
+                const int r = m + i;
+                cp_async4(to + i, x + (r < M ? r : M - 1) * ldx + at);
+        }
+}
+
+/* Of tokens with a scale each: PIECES pieces of 2 R tokens from m on. */
+template <int PIECES, int R>
+TGC_DEV void fp8_scale_tokens(float (&acc)[PIECES][R], const unsigned char *x, long ldx, int m,
+                              int M, int at)
+{
+        const int t = threadIdx.x & 3;
+#pragma unroll
+        for (int h = 0; h < PIECES; h++)
+#pragma unroll
+                for (int i = 0; i < R; i++) {
+                        const int r = m + h * 2 * R + i / 4 * 8 + 2 * t + i % 2;
+                        acc[h][i] *= *(const float *)(x + (r < M ? r : M - 1) * ldx + at);
+                }
+}
+
+/* Sums of the tile at `at` over the slices [kt0, kt1) of 256 of K. */
 template <class S, class Tile, int N, int K, int G>
 TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, long ldx,
                        const unsigned char *w, int M, TileAt at, int kt0, int kt1, char *smem)
 {
-        typedef StoredSlice<S, K> Slice;
         typedef Panel<unsigned short, true, Tile::BM, 64, Tile::THREADS, 16, SameRows> PanelX;
-        constexpr int STAGES = Tile::STAGES, X = Tile::X_BYTES, R = Tile::BM / 4,
-                      W_BYTES = Tile::BN * Slice::STRIDE;
+        constexpr int STAGES = Tile::STAGES, X = Tile::X_BYTES,
+                      W_BYTES = Tile::BN * StoredSlice<S, K>::STRIDE;
         constexpr bool SCALED = G != K;
         static_assert(S::VALUES == 128 && K % 128 == 0 && (G == 128 || G == K), "a block a step");
         char *const blocks = smem + STAGES * X;
         float *const scales = (float *)(blocks + Tile::SLICES * W_BYTES);
         const unsigned long long first = panel_desc<true, 64>(smem, 0);
-        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3,
-                  row = warp * 16 + g, step0 = kt0 * 2,
+        const int row = (int)threadIdx.x / 32 * 16 + (int)(threadIdx.x & 31) / 4, step0 = kt0 * 2,
                   steps = (kt1 * 2 < K / 128 ? kt1 * 2 : K / 128) - step0;
         const PanelX px((const unsigned short *)x, ldx / 2, at.m, M, K / 2, SameRows());
 
-        /* A group of copies: x's codes of a step, and its scales; the last row in place of those
-         * beyond M. */
+        /* A group of copies: x's codes of a step, and its scales. */
         const auto fetch_x = [&](int step) {
                 const int stage = step % STAGES;
                 if (step < steps) {
                         panel_copy<1, true>(px, smem + stage * X, (step0 + step) * 64, 0);
-                        if (SCALED && threadIdx.x < Tile::BM) {
-                                const int r = at.m + (int)threadIdx.x;
-                                cp_async4(scales + stage * Tile::BM + threadIdx.x,
-                                          x + (r < M ? r : M - 1) * ldx + K + 4 * (step0 + step));
-                        }
+                        if (SCALED)
+                                fp8_copy_scales<Tile::BM, Tile::THREADS>(scales + stage * Tile::BM,
+                                                                         x, ldx, at.m, M,
+                                                                         K + 4 * (step0 + step));
                 }
                 cp_async_commit();
         };
@@ -104,49 +174,30 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
         fetch_x(0);
         cp_async_commit(); /* three groups, as later */
         fetch_x(1);
-        float part[2][R], of_w[2][2];
-        unsigned a[2][4][4];
+        float part[2][Tile::BM / 4];
+        Fp8Rows<S> of_w[2];
 #pragma unroll
-        for (int i = 0; i < R; i++)
+        for (int i = 0; i < Tile::BM / 4; i++)
                 acc[0][i] = acc[1][i] = 0.f;
 
-        /* The step's data are there, all threads are done with the step before the last; W's codes
-         * become fragments. */
+        /* The step's data are there, all threads are done with the step before the last. */
         const auto begin = [&](int kt, int s) {
+                const unsigned char *rows[2];
                 cp_async_wait<2>();
                 fence_proxy_async();
                 __syncthreads();
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                        const int r = row + 8 * h, n = at.n + r < N ? at.n + r : N - 1;
-                        const unsigned char *p = (const unsigned char *)blocks +
-                                                 (kt - kt0) % Tile::SLICES * W_BYTES +
-                                                 r * Slice::STRIDE +
-                                                 Slice::shift(w, n * (int)Slice::ROW +
-                                                                         kt * Slice::BYTES) +
-                                                 s * S::BYTES;
-                        of_w[s][h] = *(const float *)p;
-#pragma unroll
-                        for (int ks = 0; ks < 4; ks++) {
-                                const unsigned *word = (const unsigned *)(p + 4 + 32 * ks + 4 * t);
-                                a[s][ks][h] = word[0];
-                                a[s][ks][2 + h] = word[4];
-                        }
-                }
+                fp8_rows<S, N, K>(rows, blocks + (kt - kt0) % Tile::SLICES * W_BYTES, w, row, at.n,
+                                  kt);
+                of_w[s].load(s, rows);
         };
-        /* A half's products of a step, and what they make. */
+        /* A half of the tokens, and what they make. */
         const auto multiply = [&](int s, int half, int stage) {
-                const unsigned long long panel = first + (unsigned long long)(stage * (X / 16) +
-                                                                              half * (X / 32));
-                wgmma_fence();
-#pragma unroll
-                for (int ks = 0; ks < 4; ks++)
-                        wgmma<0>(part[half], a[s][ks], panel + ks * 2, ks > 0, e4m3());
-                wgmma_commit();
+                of_w[s].multiply(part[half],
+                                 first + (unsigned long long)(stage * (X / 16) + half * (X / 32)));
         };
         const auto add = [&](int s, int half, int stage) {
                 wgmma_hold(part[half]);
-                fp8_add<SCALED>(acc[half], part[half], of_w[s],
+                fp8_add<SCALED>(acc[half], part[half], of_w[s].scale,
                                 scales + stage * Tile::BM + half * (Tile::BM / 2));
         };
 #pragma unroll 1
@@ -183,15 +234,8 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
                 wgmma_wait<0>();
                 add(0, 1, now);
         }
-        if constexpr (!SCALED) {
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-#pragma unroll
-                        for (int i = 0; i < R; i++) {
-                                const int r = at.m + h * (Tile::BM / 2) + i / 4 * 8 + 2 * t + i % 2;
-                                acc[h][i] *= *(const float *)(x + (r < M ? r : M - 1) * ldx + K);
-                        }
-        }
+        if constexpr (!SCALED)
+                fp8_scale_tokens(acc, x, ldx, at.m, M, K);
         cp_async_wait<0>();
         __syncthreads();
 }

@@ -29,8 +29,13 @@ struct StoredSlice {
         static constexpr int BYTES = 256 / S::VALUES * S::BYTES;
         static constexpr long ROW = (long)(K / S::VALUES) * S::BYTES;
         static constexpr bool WHOLE = BYTES % 16 == 0 && ROW % 16 == 0 && K % 256 == 0;
-        static constexpr int PIECES = WHOLE ? BYTES / 16 : (BYTES + 30) / 16,
-                             STRIDE = (PIECES | 1) * 16;
+        /* bytes at most from a multiple of 16 to a slice */
+        static constexpr int SHIFT = ROW % 16          ? 15
+                                     : BYTES % 16 == 0 ? 0
+                                     : BYTES % 8 == 0  ? 8
+                                     : BYTES % 4 == 0  ? 12
+                                                       : 14;
+        static constexpr int PIECES = (BYTES + SHIFT + 15) / 16, STRIDE = (PIECES | 1) * 16;
         static_assert(K % S::VALUES == 0, "rows are whole blocks");
 
         /* Bytes from the last multiple of 16 to byte `at` of the matrix. */
@@ -66,12 +71,45 @@ struct StoredTile {
         }
 };
 
+/* Pieces FIRST .. FIRST+COUNT-1 of 16 bytes of each row's slice, where rows begin at multiples of
+ * 16 and slices do not: a power of two of threads has a row, so that the compiler knows how copies
+ * differ. */
+template <class S, class Tile, int N, int K, int FIRST, int COUNT>
+TGC_DEV void stored_copy_pieces(char *to, const unsigned char *w, int n0, int kt)
+{
+        typedef StoredSlice<S, K> Slice;
+        constexpr int ACROSS = COUNT >= 16  ? 16
+                               : COUNT >= 8 ? 8
+                               : COUNT >= 4 ? 4
+                               : COUNT >= 2 ? 2
+                                            : 1,
+                      ROWS = Tile::THREADS / ACROSS, ROW = (int)Slice::ROW;
+        const int c = FIRST + (int)threadIdx.x % ACROSS, r0 = (int)threadIdx.x / ACROSS,
+                  at = (kt * Slice::BYTES & -16) + c * 16;
+        const bool inside = K % 256 == 0 || at < ROW;
+        const unsigned char *const from = w + ((long)(n0 + r0) * ROW + (inside ? at : 0));
+#pragma unroll
+        for (int r = 0; r < Tile::BN; r += ROWS) {
+                if (Tile::BN % ROWS && r0 + r >= Tile::BN)
+                        break;
+                const bool row = N % Tile::BN == 0 || n0 + r0 + r < N;
+                cp_async16(to + (r0 + r) * Slice::STRIDE + c * 16,
+                           from + (long)(row ? r : N - 1 - n0 - r0) * ROW, inside);
+        }
+        if constexpr (COUNT > ACROSS)
+                stored_copy_pieces<S, Tile, N, K, FIRST + ACROSS, COUNT - ACROSS>(to, w, n0, kt);
+}
+
 /* Slice kt of rows n0 .. n0+BN-1 of W, the last row in place of those beyond N. */
 template <class S, class Tile, int N, int K>
 TGC_DEV void stored_copy(char *to, const unsigned char *w, int n0, int kt)
 {
         typedef StoredSlice<S, K> Slice;
         constexpr int COPIES = Tile::BN * Slice::PIECES;
+        if constexpr (!Slice::WHOLE && Slice::ROW % 16 == 0) {
+                stored_copy_pieces<S, Tile, N, K, 0, Slice::PIECES>(to, w, n0, kt);
+                return;
+        }
 #pragma unroll
         for (int i = 0; i < (COPIES + Tile::THREADS - 1) / Tile::THREADS; i++) {
                 const int p = (int)threadIdx.x + i * Tile::THREADS, r = p / Slice::PIECES,

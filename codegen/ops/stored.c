@@ -34,7 +34,8 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
 void blocks_done(Emit *e, Ref param) { e->decoded[param] = 0; }
 
 /* What a lane reads at once, in units of 16 values, and how many scales they have
- * (kernels/common/stored_dot.cuh); are the codes bytes? */
+ * (kernels/common/stored_dot.cuh); are the codes bytes?  A type that is not here is read by chunks
+ * of 32 values. */
 typedef struct Lane {
         int units, runs;
         bool bytes;
@@ -43,18 +44,30 @@ typedef struct Lane {
 static Lane lane_of(Storage s)
 {
         switch (s) {
-        case STORAGE_NF4:
-        case STORAGE_FP4:
-        case STORAGE_F8_32:
-        case STORAGE_F8_64:
-        case STORAGE_F8_128: return (Lane) { 2, 1, false };
         case STORAGE_NVFP4: return (Lane) { 2, 2, true };
         case STORAGE_Q4_K:
         case STORAGE_Q5_K: return (Lane) { 4, 2, true };
         case STORAGE_Q2_K:
         case STORAGE_Q3_K:
         case STORAGE_Q6_K: return (Lane) { 4, 4, true };
-        default: return (Lane) { 2, 1, true };
+        case STORAGE_Q4_0:
+        case STORAGE_Q4_1:
+        case STORAGE_Q5_0:
+        case STORAGE_Q5_1:
+        case STORAGE_Q8_0:
+        case STORAGE_IQ4_NL:
+        case STORAGE_IQ4_XS:
+        case STORAGE_MXFP4:
+        case STORAGE_I4_32:
+        case STORAGE_I4_64:
+        case STORAGE_I4_128:
+        case STORAGE_I8_32:
+        case STORAGE_I8_64:
+        case STORAGE_I8_128:
+        case STORAGE_SCB_32:
+        case STORAGE_SCB_64:
+        case STORAGE_SCB_128: return (Lane) { 2, 1, true };
+        default: return (Lane) { 2, 1, false };
         }
 }
 

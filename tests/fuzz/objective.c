@@ -32,6 +32,25 @@ static int embed(void *user, const char *const *text, const size_t *bytes, int n
         return 0;
 }
 
+/* An objective's loss may do without the tokens, or their targets; a model's own may not, and is
+ * refused when it is read. */
+static bool reads_all(const Model *m)
+{
+        Text json = { 0 };
+        Diag d = { 0 };
+        bool volatile ok = true;
+        write_json(m, &json);
+        if (DIAG_CATCH(&d)) {
+                model_free(read_json_text(json.s, json.n, "again.json"));
+                diag_end(&d);
+        } else {
+                HOLDS(strstr(d.msg, "the loss, ") && strstr(d.msg, "not depend on %"));
+                ok = false;
+        }
+        text_free(&json);
+        return ok;
+}
+
 /* Its loss in place of the model's. */
 static void apply(const char *spec, const ReadOptions *o)
 {
@@ -42,7 +61,8 @@ static void apply(const char *spec, const ReadOptions *o)
         if (DIAG_CATCH(&d)) {
                 objective_apply(m, spec, o);
                 diag_end(&d);
-                use_model(m);
+                if (reads_all(m))
+                        use_model(m);
         } else {
                 HOLDS(d.code && *d.msg);
         }

@@ -386,21 +386,29 @@ static int compile_ms(const Build *b)
         } cost[] = {
 #define COST(include, ms) { include, ms },
 #include "../forms/compile_cost.def"
-#undef COST
         };
-        enum { GELU_MS = 300, ROPE_MS = 300 };
-        bool gelu = false, rope = false;
-        int most = 0;
+        static const struct {
+                const char *begins;
+                int ms;
+        } op_cost[] = {
+#define OP_COST(begins, ms) { begins, ms },
+#include "../forms/compile_cost.def"
+        };
+        enum { N_OP_COST = sizeof op_cost / sizeof *op_cost };
+        bool has[N_OP_COST] = { false };
+        int most = 0, ops = 0;
         for (int i = 0; i < N_ARCHS; i++)
                 for (size_t k = 0; b->form[i].include && k < sizeof cost / sizeof *cost; k++)
                         if (!strcmp(cost[k].include, b->form[i].include) && cost[k].ms > most)
                                 most = cost[k].ms;
         for (int i = 0; b->gr && i < b->gr->n_nodes; i++) {
                 const char *op = op_info[NODE(b->e->g, b->gr->node[i])->op].text;
-                gelu |= !strncmp(op, "gelu", 4);
-                rope |= !strncmp(op, "rope", 4);
+                for (int k = 0; k < N_OP_COST; k++)
+                        has[k] |= !strncmp(op, op_cost[k].begins, strlen(op_cost[k].begins));
         }
-        return most + b->compile_ms + gelu * GELU_MS + rope * ROPE_MS;
+        for (int k = 0; k < N_OP_COST; k++)
+                ops += has[k] * op_cost[k].ms;
+        return most + b->compile_ms + ops;
 }
 
 static Piece *piece_of(Build *b, const char *grid)

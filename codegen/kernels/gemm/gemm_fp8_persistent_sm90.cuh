@@ -3,10 +3,10 @@
  *
  *      fp8_gemm_persistent<S, Tile, N, K, G>(map_x, x, ldx, w, M, down, first, step, smem,
  *              epilogue)
- *              tiles first, first + step, ... of down * N/BN, in a cluster of two.  map_x: a tensor map of x's
- *              rows as 16-bit values, of which the first K / 2 are the codes, in boxes of 64 x 64.
- *              N is a multiple of 2 BN, K of 512.  The rest as fp8_gemm_task, whose sums these are, in
- *              the same order.
+ *              Tiles first, first + step, ... of down * N/BN, in a cluster of two.  map_x: a tensor
+ *              map of x's rows as 16-bit values, of which the first K / 2 are the codes, in boxes
+ *              of 64 x 64.  N is a multiple of 2 BN, K of 512.  The rest as fp8_gemm_task, whose
+ *              sums these are, in the same order.
  *
  * Warpgroup 0 loads, into the next tile too: slices of 256 of K of W, and steps of 128 of K of x
  * with their scales.  Each other warpgroup has 64 rows of W, and x's tokens in pieces of 64: while

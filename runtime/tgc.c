@@ -207,6 +207,9 @@ int tgc_adapter(const Tgc *t, const char *name)
 
 static int how_of(const TgcSequence *q, BatchHow *how, Err *e)
 {
+        static const TgcSequence defaults = { .predict = -1 };
+        if (!q)
+                q = &defaults;
         *how = (BatchHow) { .sampling = q->sampling ? *q->sampling : sampling_default(),
                             .predict = q->predict,
                             .n_stop = q->n_stop,

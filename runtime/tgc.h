@@ -140,6 +140,8 @@ typedef int TgcTokenFn(void *user, int token);
 
 int tgc_reset(Tgc *t, TgcError *error); /* forget the conversation */
 int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error);
+/* n tokens, at most; below 0: until the context is full.  More than fit: all that fit are told, then
+ * the error. */
 int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *user,
                  TgcError *error);
 
@@ -172,8 +174,9 @@ enum { TGC_MOST_TOKENS = 256 }; /* of one step */
 
 int tgc_batch_open(TgcBatch **b, Tgc *t, TgcError *error);
 void tgc_batch_close(TgcBatch *b); /* NULL is fine */
-/* A sequence of n tokens, which are copied; its number, from 1, to *sequence.  A refusal says the
- * numbers: too long for the context, or for all pages of the cache. */
+/* A sequence of n tokens, which are copied; its number, from 1, to *sequence.  how: NULL, the
+ * defaults, until the context is full.  A refusal says the numbers: too long for the context, or
+ * for all pages of the cache. */
 int tgc_batch_add(TgcBatch *b, const int *ids, int n, const TgcSequence *how, int *sequence,
                   TgcError *error);
 /* Another one that goes on from where `sequence` is. */

@@ -90,6 +90,15 @@ cc own.c -o own $(pkg-config --cflags tgc) "$root/lib/libtgc.a" $(pkg-config --l
 [ "$p" ] || grep -qF "$(head -1 own.out)" out || p="another story: $(head -c 200 own.out)"
 say the_static_library "$p"
 
+# A sequence without wishes goes on until the context is full.
+p=
+sed 's/&sequence, &number/NULL, \&number/; s/const TgcSequence sequence.*//' several.c > wishless.c
+cc wishless.c -o wishless $(pkg-config --cflags --libs tgc) 2> err || p="$(head -3 err)"
+[ "$p" ] || ./wishless "$(ls several.plan gpt.plan 2> /dev/null | head -1)" a b > own.out 2>&1 ||
+        p="$(tail -1 own.out)"
+[ "$p" ] || [ "$(grep -c 'its last' own.out)" = 2 ] || p="$(tail -2 own.out)"
+say a_sequence_without_wishes "$p"
+
 # C++ takes the header.
 p=
 if command -v g++ > /dev/null; then

@@ -264,6 +264,13 @@ static int first_token(void *user, int token)
         return 1;
 }
 
+static int count_token(void *user, int token)
+{
+        (void)token;
+        ++*(int *)user;
+        return 0;
+}
+
 TEST (public_interface) {
         need(DEV_CPU);
         char path[] = "/tmp/tgc-test-XXXXXX";
@@ -284,6 +291,11 @@ TEST (public_interface) {
         CHECK(!tgc_prompt(t, (int[]) { 1, 2, 3 }, 3, &err) &&
               !tgc_generate(t, 0, 9, first_token, &token, &err));
         CHECK(token == 8);
+        /* as many as fit */
+        int said = 0;
+        CHECK(!tgc_reset(t, &err) && !tgc_prompt(t, (int[]) { 1, 2, 3 }, 3, &err) &&
+              !tgc_generate(t, 0, -1, count_token, &said, &err) && said == CTX - 2);
+        CHECK(!tgc_reset(t, &err));
         CHECK(!tgc_score(t, (int[]) { 1, 3, 2 }, 3, 0, nll, &err) && nll[0] < nll[1]);
         CHECK(tgc_encode(t, "a", 1, 0, 0, &err) == TGC_STATUS_USAGE);
         CHECK(tgc_param_count(t) == 2 && !strcmp(tgc_param_name(t, 0), "x") &&

@@ -105,7 +105,8 @@ int session_pos(const Session *s); /* tokens given so far, the undigested last o
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e);
 /* Sample n tokens for each sequence; the seed of sequence b is how->seed + b, and its random
  * numbers depend on that and on how many tokens it has drawn since session_reset alone.  Stops at
- * the context's end with TGC_USAGE and a message, all tokens until then delivered. */
+ * the context's end with TGC_USAGE and a message, all tokens until then delivered; n below 0 asks
+ * for just these. */
 int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
 
 /* The same for one sequence, with drafts: what followed the last tokens when they stood in the text

@@ -348,7 +348,7 @@ int session_decode_drafted(Session *s, const Sampling *how, int n, Draft *draft,
         if ((code = dev_upload(s->d, x.ids, s->pending, bytes, e)) ||
             (code = sample_memory(s, g, &x.m, e)) || (code = sample_begin(s, &x.m, how, e)))
                 return code;
-        int room = s->m.ctx - s->pos, most = n < room ? n : room;
+        const int room = s->m.ctx - s->pos, most = n >= 0 && n < room ? n : room;
         const int first = s->pos;
         code = draft ? decode_drafted(&x, most, draft, e) : decode_steps(&x, most, e);
         s->pos = first;

@@ -161,12 +161,12 @@ bool sm90_fp8_gemm(Build *b, const void *problem)
         if (splits > 1) {
                 parts = arena_fmt(e->tmp, "a.%s",
                                   arg_work(e, &b->args,
-                                           work_new(e, DIM(places * splits * bm * bn), 4), "float",
+                                           work_new(e, DIM(places * splits * bm * bn), 4), C_F32,
                                            "parts"));
                 joined = arena_fmt(e->tmp, "a.%s",
                                    arg_work(e, &b->args,
                                             work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
-                                            "int", "joined"));
+                                            C_I32, "joined"));
         }
         build_line(b, "static_assert(%s::smem<Stored_F8_128, %lld>() == %d, \"as it is counted\");",
                    tile, (long long)p->K, f->smem);

@@ -303,7 +303,7 @@ void sm90_gemm_transpose(Build *b, Gemm *p)
                 across = (p->N + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE;
         int work = work_new(e, DIM((p->K + 31) / 32 * 32 * p->N), 4);
         const char *from = arg_of(e, &t.args, p->w.id, false),
-                   *to = arg_work(e, &t.args, work, "float", "turned");
+                   *to = arg_work(e, &t.args, work, C_F32, "turned");
         build_shift(&t, from, p->w.off);
         build_line(&t, "transpose_task(a.%s, %lld, %lld, %lld, a.%s, tile, smem);", from,
                    (long long)p->ldw, (long long)p->K, (long long)p->N, to);
@@ -314,7 +314,7 @@ void sm90_gemm_transpose(Build *b, Gemm *p)
         t.form[ARCH_SM90A].cluster = 1;
         t.form[ARCH_SM90A].grid = arena_fmt(e->tmp, "%lld", (long long)(down * across));
         build_end(&t, "0");
-        arg_done(e, &b->args, work, "float", "turned");
+        arg_done(e, &b->args, work, C_F32, "turned");
         p->w = (Slot) { .kind = SLOT_WORK, .id = work };
         p->ldw = 32;
         p->slabs = true;
@@ -428,12 +428,12 @@ bool sm90_gemm(Build *b, const void *problem)
         if (t->parts > 1) {
                 int64_t sent = split_k_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
                 int counts = work_keep(e, DIM(SM90A_SMS), 4, t->parts == 2 ? "joined2" : "joined4");
-                ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), "float", "parts");
+                ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), C_F32, "parts");
                 f->cluster = 2;
                 f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2,
                                     dim_grid(e, p->rows), 2 * t->bm);
                 build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);",
-                           how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
+                           how, waits, maps, ws, arg_work(e, &b->args, counts, C_I32, "joined"));
         } else if (splits > 1) {
                 build_line(b,
                            "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, "

@@ -151,12 +151,11 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
         if (k->splits > 1) {
                 const int64_t all = places_of(t, p) * k->splits * t->bm * bn;
                 parts = arena_fmt(e->tmp, "a.%s",
-                                  arg_work(e, &b->args, work_new(e, DIM(all), 4), "float",
-                                           "parts"));
+                                  arg_work(e, &b->args, work_new(e, DIM(all), 4), C_F32, "parts"));
                 joined = arena_fmt(e->tmp, "a.%s",
                                    arg_work(e, &b->args,
                                             work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
-                                            "int", "joined"));
+                                            C_I32, "joined"));
         }
         const char *down = dim_known(e, p->rows)
                                    ? arena_fmt(e->tmp, "%lld",

@@ -109,9 +109,9 @@ static void forward(Emit *e, const Group *gr)
                         int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
                         int count = work_keep(e, DIM(B * groups), 4, "attention_done");
                         parts = arena_fmt(e->tmp, "a.%s",
-                                          arg_work(e, &b.args, work, "float", "parts"));
+                                          arg_work(e, &b.args, work, C_F32, "parts"));
                         done = arena_fmt(e->tmp, "a.%s",
-                                         arg_work(e, &b.args, count, "int", "done"));
+                                         arg_work(e, &b.args, count, C_I32, "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
                 if (e->done_sm90[gr->anchor])

@@ -93,7 +93,7 @@ static void grad_delta(Emit *e, const Group *gr, Back *k)
         text_free(build_body(&b));
         b.args.n = 0;
         Operand o = att_operand(e, &b, k->t.n->in[3]), d = att_operand(e, &b, k->t.n->in[5]);
-        const char *w = arg_work(e, &b.args, k->deltas, "float", "delta");
+        const char *w = arg_work(e, &b.args, k->deltas, C_F32, "delta");
         b.bytes = att_bytes(&k->t, 2, 0);
         if (k->sm90)
                 form_leave_out(&b, ARCH_SM90A);
@@ -127,8 +127,8 @@ static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Oper
         att_describe(t, &b, NULL);
         *d = att_operand(e, &b, t->n->in[5]);
         const char *lse = plain_arg(e, &b, t->n->in[4]);
-        const char *w = k->sm90 && !kv ? arg_work(e, &b.args, k->deltas, "float", "delta")
-                                       : arg_done(e, &b.args, k->deltas, "float", "delta");
+        const char *w = k->sm90 && !kv ? arg_work(e, &b.args, k->deltas, C_F32, "delta")
+                                       : arg_done(e, &b.args, k->deltas, C_F32, "delta");
         b.any.threads = att_row[*r].threads;
         b.any.min_blocks = att_row[*r].minb;
         b.any.smem = att_smem(*r, (int)t->D);

@@ -24,7 +24,7 @@ void column_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
         b.beside = is_cuda(e);
-        const char *w = arg_done(e, &b.args, work, "float", "partial");
+        const char *w = arg_done(e, &b.args, work, C_F32, "partial");
         build_functor(&b, epilogue, "epilogue");
         if (is_cuda(e)) {
                 b.any.threads = 256;
@@ -184,7 +184,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90)
                 build_functor(&b, &t, "epilogue");
                 build_line(&b, "\1_epilogue epilogue = { a };");
         } else {
-                const char *w = arg_work(e, &b.args, work, "float", "partial");
+                const char *w = arg_work(e, &b.args, work, C_F32, "partial");
                 build_line(&b, "ColumnsStore<%lld> epilogue = { a.%s };", (long long)x.n, w);
         }
         build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);",

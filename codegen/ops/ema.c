@@ -36,8 +36,8 @@ static void finish(Build *b, const Shared *sh, const char *call)
 void gen_ema(Emit *e, const Shared *sh, DType dt, int norm)
 {
         Build b = start(e, "ema");
-        const char *to = params(&b, sh, dt), *ema = arg_arena(e, &b.args, "ema", "float", "ema"),
-                   *nm = arg_work(e, &b.args, norm, "float", "norm");
+        const char *to = params(&b, sh, dt), *ema = arg_arena(e, &b.args, "ema", C_F32, "ema"),
+                   *nm = arg_work(e, &b.args, norm, C_F32, "norm");
         b.bytes = 12.0 * (double)sh->n_train;
         b.flops = 3.0 * (double)sh->n_train;
         finish(&b, sh,
@@ -48,7 +48,7 @@ void gen_ema(Emit *e, const Shared *sh, DType dt, int norm)
 void gen_ema_swap(Emit *e, const Shared *sh, DType dt)
 {
         Build b = start(e, "ema_swap");
-        const char *to = params(&b, sh, dt), *ema = arg_arena(e, &b.args, "ema", "float", "ema");
+        const char *to = params(&b, sh, dt), *ema = arg_arena(e, &b.args, "ema", C_F32, "ema");
         b.bytes = 16.0 * (double)sh->n_train;
         finish(&b, sh,
                arena_fmt(e->tmp, "ema_swap_task%s(%s, a.%s, %lld, tile);",

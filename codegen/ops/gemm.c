@@ -274,7 +274,7 @@ typedef struct Sums {
 
 static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
 {
-        return sums->n ? arg_work(e, &b->args, sums->work, "float", "sums") : NULL;
+        return sums->n ? arg_work(e, &b->args, sums->work, C_F32, "sums") : NULL;
 }
 
 /* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form
@@ -300,7 +300,7 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         part.any.min_blocks = b->any.min_blocks;
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
-        const char *ws = arg_work(e, &part.args, work, "float", "parts");
+        const char *ws = arg_work(e, &part.args, work, C_F32, "parts");
         const bool whole = rows || (sm90 && splits_sm90 == 1);
         if (whole) {
                 build_functor(&part, puts, "epilogue");
@@ -325,7 +325,7 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
         Build sum = build_start(e, gr, "gemm", "matmul_sum");
         build_drop(b);
-        ws = arg_done(e, &sum.args, work, "float", "parts");
+        ws = arg_done(e, &sum.args, work, C_F32, "parts");
         FunctorText epilogue = build_functor(&sum, &gr->epilogue[0], "epilogue");
         sum.any.threads = 256;
         build_line(&sum, "\1_epilogue epilogue = { a };");

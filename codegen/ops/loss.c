@@ -24,7 +24,7 @@ static const int64_t CHUNK_CUDA = 1 << 30, ONE_CUDA = (int64_t)1 << 31, CHUNK_CP
 
 const char *scratch_arg(Loss *l, Build *b, bool write)
 {
-        return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
+        return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, ctype_of(l->dt), "logits");
 }
 
 /* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours
@@ -181,7 +181,7 @@ static void losses(Loss *l, bool grad)
         Build b = build_start(e, l->gr, "cross_entropy",
                               grad ? "linear_ce_both" : "linear_ce_loss");
         const char *s = scratch_arg(l, &b, true), *targets = plain_arg(e, &b, l->targets);
-        const char *lse = arg_work(e, &b.args, l->lse, "float", "lse");
+        const char *lse = arg_work(e, &b.args, l->lse, C_F32, "lse");
         const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
         /* of a short row a warp holds all, without barriers */
         int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32;
@@ -356,7 +356,7 @@ static bool grad_w_parts(Loss *l, int index)
         Build b = build_start(e, l->gr, "gemm", "linear_ce_dw");
         const char *s = scratch_arg(l, &b, false), *flag;
         mat_need(e, &b, l->x, 0, &x);
-        const char *ws = arg_work(e, &b.args, work, "float", "parts");
+        const char *ws = arg_work(e, &b.args, work, C_F32, "parts");
         b.any.threads = t->threads;
         b.any.smem = t->smem;
         b.any.min_blocks = t->min_blocks;
@@ -372,7 +372,7 @@ static bool grad_w_parts(Loss *l, int index)
         build_end(&b, arena_fmt(e->tmp, "%lld",
                                 splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
-        ws = arg_done(e, &b.args, work, "float", "parts");
+        ws = arg_done(e, &b.args, work, C_F32, "parts");
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, N);
         b.any.threads = 256;

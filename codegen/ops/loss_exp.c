@@ -29,7 +29,7 @@ bool exp_fits(const Loss *l)
 /* An argument that has a number of each row: the chunk's. */
 static const char *of_rows(Loss *l, Build *b, int work, const char *name, bool write)
 {
-        const char *s = (write ? arg_work : arg_done)(l->e, &b->args, work, "float", name);
+        const char *s = (write ? arg_work : arg_done)(l->e, &b->args, work, C_F32, name);
         build_shift(b, s, l->r0 * 4);
         return s;
 }
@@ -66,7 +66,7 @@ void exp_start(Loss *l, int64_t chunk)
         build_line(&b, "ce_shift_task<%s, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %s, a.%s, tile);",
                    c_type(l->dt), (long long)l->C, wide(l, x.align | w.align), x.arg, x.ld, w.arg,
                    w.ld, (long long)l->V, (long long)l->rows, targets,
-                   arg_work(e, &b.args, l->exps->shift, "float", "shift"));
+                   arg_work(e, &b.args, l->exps->shift, C_F32, "shift"));
         build_end(&b,
                   arena_fmt(e->tmp, "%lld", (long long)((l->rows + SHIFT_ROWS - 1) / SHIFT_ROWS)));
 }
@@ -106,7 +106,7 @@ void exp_logits(Loss *l)
         mat_need(e, &b, l->w, 0, &w);
         const char *s = scratch_arg(l, &b, true),
                    *own = of_rows(l, &b, l->exps->shift, "shift", false),
-                   *sums = arg_work(e, &b.args, l->exps->sums, "float", "sums");
+                   *sums = arg_work(e, &b.args, l->exps->sums, C_F32, "sums");
         const char *to_exp = l->ld == l->V
                                      ? "ce_exp(v[j], own)" /* a row's padding stays zero */
                                      : arena_fmt(e->tmp, "col + j < %lld ? ce_exp(v[j], own) : 0.f",
@@ -130,8 +130,8 @@ void exp_finish(Loss *l, bool grad)
                               grad ? "linear_ce_finish" : "linear_ce_loss");
         mat_need(e, &b, l->x, 0, &x);
         const char *s = scratch_arg(l, &b, grad), *targets = targets_of(l, &b),
-                   *sums = arg_done(e, &b.args, l->exps->sums, "float", "sums"), *parts = "0",
-                   *loss, *more;
+                   *sums = arg_done(e, &b.args, l->exps->sums, C_F32, "sums"), *parts = "0", *loss,
+                   *more;
         if (l->loss) {
                 loss = arg_of(e, &b.args, l->loss, true);
                 build_shift(&b, loss, l->r0 * 4);
@@ -143,7 +143,7 @@ void exp_finish(Loss *l, bool grad)
                 build_line(&b, "\1_dloss dloss = { a };");
                 shift(&b, l->x, l->r0 * x.stride * dt_size[l->dt]);
                 more = arena_fmt(e->tmp, "%s, %s, a.%s, a.%s, tile, smem, dloss", x.arg, x.ld,
-                                 arg_work(e, &b.args, l->exps->xs, c_type(l->dt), "scaled"),
+                                 arg_work(e, &b.args, l->exps->xs, ctype_of(l->dt), "scaled"),
                                  of_rows(l, &b, l->exps->factor, "factor", true));
         } else {
                 more = arena_fmt(e->tmp, "(const %s *)0, 0, (%s *)0, (float *)0, tile, smem, 0",
@@ -178,7 +178,7 @@ void exp_dx_epilogue(Loss *l, Build *b, DType out, const char *dx)
 
 Slot exp_x(Loss *l, Build *b, Mat *x)
 {
-        const char *s = arg_done(l->e, &b->args, l->exps->xs, c_type(l->dt), "scaled");
+        const char *s = arg_done(l->e, &b->args, l->exps->xs, ctype_of(l->dt), "scaled");
         *x = (Mat) { .arg = arena_fmt(l->e->tmp, "a.%s", s),
                      .ld = arena_fmt(l->e->tmp, "%lld", (long long)l->C),
                      .align = l->C,

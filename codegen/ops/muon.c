@@ -75,11 +75,11 @@ static void momentum(const Muon *u)
         const bool cuda = is_cuda(e);
         Build b = start(u, "muon_momentum");
         const char *g = cuda ? update_grads(&b, u->sh->n_train, u->sh->n_low)
-                             : arg_arena(e, &b.args, "g", "float", "g"),
-                   *m = arg_arena(e, &b.args, "m", "float", "m"),
-                   *x = arg_work(e, &b.args, u->x[0], "bf16", "x"),
-                   *parts = arg_work(e, &b.args, u->partial, cuda ? "float" : "double", "parts"),
-                   *nm = arg_work(e, &b.args, u->norm, "float", "norm");
+                             : arg_arena(e, &b.args, "g", C_F32, "g"),
+                   *m = arg_arena(e, &b.args, "m", C_F32, "m"),
+                   *x = arg_work(e, &b.args, u->x[0], C_BF16, "x"),
+                   *parts = arg_work(e, &b.args, u->partial, cuda ? C_F32 : C_F64, "parts"),
+                   *nm = arg_work(e, &b.args, u->norm, C_F32, "norm");
         matrices(u, &b);
         if (cuda) {
                 build_line(&b, "const Grads grads = %s;", g);
@@ -104,8 +104,8 @@ static void scale(const Muon *u)
         Emit *e = u->e;
         const bool cuda = is_cuda(e);
         Build b = start(u, "muon_scale");
-        const char *x = arg_work(e, &b.args, u->x[0], "bf16", "x"),
-                   *parts = arg_done(e, &b.args, u->partial, cuda ? "float" : "double", "parts");
+        const char *x = arg_work(e, &b.args, u->x[0], C_BF16, "x"),
+                   *parts = arg_done(e, &b.args, u->partial, cuda ? C_F32 : C_F64, "parts");
         matrices(u, &b);
         if (cuda) {
                 build_line(&b, "muon_scale_task<256, %d>(w, a.%s, a.%s, tile, %d, smem);",
@@ -128,7 +128,7 @@ typedef struct Dense {
 static Mat dense_mat(const Muon *u, Build *b, Dense d, const char *name)
 {
         return (Mat) { .arg = arena_fmt(u->e->tmp, "a.%s",
-                                        arg_done(u->e, &b->args, d.work, "bf16", name)),
+                                        arg_done(u->e, &b->args, d.work, C_BF16, name)),
                        .ld = arena_fmt(u->e->tmp, "%lld", (long long)d.cols),
                        .step = arena_fmt(u->e->tmp, "%lld", (long long)(d.rows * d.cols)),
                        .stride = d.cols };
@@ -144,12 +144,12 @@ static void multiply(const Muon *u, const char *title, Dense to, Dense x, bool t
         char al[32], be[32];
         Build b = build_start(e, NULL, "gemm", title);
         const Mat xm = dense_mat(u, &b, x, "x"), ym = dense_mat(u, &b, y, "y");
-        const char *out = arg_work(e, &b.args, to.work, "bf16", "out"), *add = NULL;
+        const char *out = arg_work(e, &b.args, to.work, C_BF16, "out"), *add = NULL;
         const int64_t lds = x.cols | y.cols;
         num_text(alpha, al);
         num_text(beta, be);
         if (plus.work >= 0)
-                add = arg_done(e, &b.args, plus.work, "bf16", "plus");
+                add = arg_done(e, &b.args, plus.work, C_BF16, "plus");
         if (is_cuda(e)) {
                 text_add(build_decl(&b),
                          "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n"
@@ -231,9 +231,9 @@ static void apply(const Muon *u)
         const double most = (double)(w->rows > w->cols ? w->rows : w->cols);
         char factor[32];
         Build b = start(u, "muon_apply");
-        const char *x = arg_done(e, &b.args, u->x[1], "bf16", "x"),
+        const char *x = arg_done(e, &b.args, u->x[1], C_BF16, "x"),
                    *params = update_params(&b, u->sh, u->dt),
-                   *nm = arg_work(e, &b.args, u->norm, "float", "norm"),
+                   *nm = arg_work(e, &b.args, u->norm, C_F32, "norm"),
                    *rt = rates ? update_rates(e, &own) : "";
         num_text(0.2 * sqrt(most), factor);
         matrices(u, &b);

@@ -12,7 +12,7 @@ static void topk(Emit *e, const Group *gr)
         const char *v = arg_of(e, &b.args, gr->anchor, true);
         const char *i = idx ? arg_of(e, &b.args, idx, true)
                             : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(n->a.k.k)), 4),
-                                       "int", "index");
+                                       C_I32, "index");
         if (is_cuda(e)) {
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, prologue, a.%s, a.%s);",
@@ -39,7 +39,7 @@ static void route(Emit *e, const Group *gr)
         build_functor(&b, x, "prologue");
         const char *v = arg_of(e, &b.args, gr->anchor, true);
         const char *i = idx ? arg_of(e, &b.args, idx, true)
-                            : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(k)), 4), "int",
+                            : arg_work(e, &b.args, work_new(e, dim_mul(x->rows, DIM(k)), 4), C_I32,
                                        "index");
         if (is_cuda(e)) {
                 build_line(&b, "\1_prologue prologue = { a };");
@@ -97,7 +97,7 @@ static void bucket(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "route", "bucket");
         const char *ids = plain_arg(e, &b, n->in[0]), *perm = arg_of(e, &b.args, gr->anchor, true);
         const char *o = offs ? arg_of(e, &b.args, offs, true)
-                             : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), "int", "offs");
+                             : arg_work(e, &b.args, work_new(e, DIM(k + 1), 4), C_I32, "offs");
         if (is_cuda(e)) {
                 /* few ids are at once in the registers of as many threads as a norm's launch has
                  * room for */

@@ -160,8 +160,8 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         }
         const char *ga = arg_of(e, &b.args, gain.base, false),
                    *gt = c_type(NODE(e->g, gain.base)->type.dt);
-        const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
-                   *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
+        const char *dg = arg_work(e, &b.args, wg, C_F32, "dgain"),
+                   *db = layer ? arg_work(e, &b.args, wb, C_F32, "dbias") : NULL;
         if (ahead) {
                 b.any.include = "norm_backward";
                 b.any.threads = th;

@@ -21,15 +21,15 @@ void gen_sample(Emit *e, const Group *gr)
         const char *scratch = arg_work(e, &b.args,
                                        work_new(e, dim_mul(DIM_SYM(SYM_B), DIM(cuda ? V : 2 * V)),
                                                 4),
-                                       "float", "scratch");
+                                       C_F32, "scratch");
         const char *slot = arg_work(e, &b.args,
                                     work_keep(e, DIM(slots * RT_SLOT_WORDS(V, cap)), 4, "slots"),
-                                    "int", "slots");
+                                    C_I32, "slots");
         const char *drawn = arg_work(e, &b.args,
                                      work_keep(e,
                                                DIM(slots * RT_DRAWN * (int64_t)sizeof(RtDrawn) / 4),
                                                4, "drawn"),
-                                     "int", "drawn");
+                                     C_I32, "drawn");
         b.bytes = (double)V * 4;
         if (cuda) {
                 b.any.threads = 1024;

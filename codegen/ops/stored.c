@@ -22,7 +22,7 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
         const char *type = c_type(p->type.dt);
         Build b = build_start(e, gr, "stored_decode", "decode");
         const char *from = arg_of(e, &b.args, param, false),
-                   *to = arg_work(e, &b.args, work, type, "decoded");
+                   *to = arg_work(e, &b.args, work, ctype_of(p->type.dt), "decoded");
         b.any.threads = THREADS;
         b.bytes = (double)storage_bytes(s, n) + (double)n * size;
         build_line(&b, "stored_decode_task<Stored_%s, %s, %d>(a.%s, a.%s, %lldl, tile);",

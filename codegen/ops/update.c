@@ -13,11 +13,11 @@ enum {
 const char *update_grads(Build *b, int64_t n, int64_t n_low)
 {
         Emit *e = b->e;
-        const char *g = arg_arena(e, &b->args, "g", n_low ? "bf16" : "float", "g");
+        const char *g = arg_arena(e, &b->args, "g", n_low ? C_BF16 : C_F32, "g");
         if (!n_low)
                 return arena_fmt(e->tmp, "{ 0, 0, a.%s, 0, %lldll }", g, (long long)n);
         return arena_fmt(e->tmp, "{ a.%s, a.%s, (const float *)(a.%s + %lldll), %lldll, %lldll }",
-                         g, arg_arena(e, &b->args, "gsum", "float", "sum"), g, (long long)n_low,
+                         g, arg_arena(e, &b->args, "gsum", C_F32, "sum"), g, (long long)n_low,
                          (long long)n_low, (long long)n);
 }
 
@@ -78,10 +78,10 @@ static const char *master_arg(Build *b, const Shared *sh, DType dt)
 {
         const bool own = dt != DT_F32 && sh->masters == MASTERS_F32,
                    split = is_cuda(b->e) && own && dt == DT_BF16;
-        return dt == DT_F32 ? arg_arena(b->e, &b->args, "w", "float", "param")
+        return dt == DT_F32 ? arg_arena(b->e, &b->args, "w", C_F32, "param")
                : !own       ? NULL
-                            : arg_arena(b->e, &b->args, split ? "lo" : "p",
-                                  split ? "unsigned short" : "float", split ? "lo" : "param");
+                            : arg_arena(b->e, &b->args, split ? "lo" : "p", split ? C_U16 : C_F32,
+                                  split ? "lo" : "param");
 }
 
 /* Parameters as update.cuh and cpu_update.h have them; p: of master_arg, l: of 16 bits, or NULL. */
@@ -105,7 +105,7 @@ static const char *params_text(Emit *e, const Shared *sh, DType dt, const char *
 const char *update_params(Build *b, const Shared *sh, DType dt)
 {
         const char *p = master_arg(b, sh, dt),
-                   *l = dt != DT_F32 ? arg_arena(b->e, &b->args, "w", c_type(dt), "low") : NULL;
+                   *l = dt != DT_F32 ? arg_arena(b->e, &b->args, "w", ctype_of(dt), "low") : NULL;
         return params_text(b->e, sh, dt, p, l);
 }
 
@@ -127,19 +127,17 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
         const char *s8[4] = { "" };
         for (int i = 0; i < 4 && eight; i++) {
                 static const char *const arena[] = { "m8", "v8", "mmax", "vmax" };
-                s8[i] = arg_arena(e, &b.args, arena[i], i < 2 ? "unsigned char" : "float",
-                                  arena[i]);
+                s8[i] = arg_arena(e, &b.args, arena[i], i < 2 ? C_U8 : C_F32, arena[i]);
         }
-        const char *m = arg_arena(e, &b.args, "m", "float", "m"),
-                   *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
+        const char *m = arg_arena(e, &b.args, "m", C_F32, "m"),
+                   *v = o->states > 1 ? arg_arena(e, &b.args, "v", C_F32, "v_") : NULL;
         const char *states8 = !eight ? NULL
                                      : arena_fmt(e->tmp, "{ a.%s, a.%s, a.%s, a.%s, a.%s, a.%s }",
                                                  s8[0], s8[1], s8[2], s8[3], m, v);
         const int n_small = eight ? small_states(sh, &b, cuda) : 0;
-        const char *g = cuda ? update_grads(&b, n, n_low)
-                             : arg_arena(e, &b.args, "g", "float", "g");
-        const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
-        const char *nm = arg_work(e, &b.args, norm, "float", "norm");
+        const char *g = cuda ? update_grads(&b, n, n_low) : arg_arena(e, &b.args, "g", C_F32, "g");
+        const char *l = low ? arg_arena(e, &b.args, "w", ctype_of(dt), "low") : NULL;
+        const char *nm = arg_work(e, &b.args, norm, C_F32, "norm");
         b.any.threads = 256;
         b.bytes = (double)(n - from) * (8 + (eight ? 2 : 8) * o->states +
                                         (low && !own     ? 0
@@ -205,16 +203,15 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                               "grad_parts");
         int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
         Build b = build_start(e, NULL, "update", cuda ? "grad_norm" : "grad_sumsq");
-        const char *g = cuda ? update_grads(&b, n, n_low)
-                             : arg_arena(e, &b.args, "g", "float", "g"),
-                   *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts"), *nm;
+        const char *g = cuda ? update_grads(&b, n, n_low) : arg_arena(e, &b.args, "g", C_F32, "g"),
+                   *w = arg_work(e, &b.args, parts, cuda ? C_F32 : C_F64, "parts"), *nm;
         b.bytes = 4.0 * (double)n - 2.0 * (double)n_low;
         b.flops = 2.0 * (double)n;
         if (cuda) {
-                const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), "int",
+                const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), C_I32,
                                             "done");
-                nm = arg_work(e, &b.args, norm, "float", "norm");
-                const char *bd = arg_work(e, &b.args, bad, "int", "bad");
+                nm = arg_work(e, &b.args, norm, C_F32, "norm");
+                const char *bd = arg_work(e, &b.args, bad, C_I32, "bad");
                 b.any.threads = 256;
                 b.any.smem = 256;
                 build_line(&b, "const Grads grads = %s;", g);
@@ -229,10 +226,10 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                                          (long long)n, w));
                 build_end(&b, "1");
                 b = build_start(e, NULL, "update", "grad_norm");
-                w = arg_work(e, &b.args, parts, "double", "parts");
-                nm = arg_work(e, &b.args, norm, "float", "norm");
+                w = arg_work(e, &b.args, parts, C_F64, "parts");
+                nm = arg_work(e, &b.args, norm, C_F32, "norm");
                 build_line(&b, "norm_finish_task(rt, a.%s, update_tiles(%lld), a.%s, a.%s);", w,
-                           (long long)n, nm, arg_work(e, &b.args, bad, "int", "bad"));
+                           (long long)n, nm, arg_work(e, &b.args, bad, C_I32, "bad"));
                 build_end(&b, "1");
         }
 

@@ -8,11 +8,20 @@
 
 bool is_cuda(const Emit *e) { return e->m->target == TARGET_CUDA; }
 
-const char *c_type(DType dt)
+static const char *ctype_text(CType t)
 {
-        static const char *const name[N_DT] = { "float", "bf16", "f16", "int", "unsigned char" };
-        return name[dt];
+        static const char *const name[] = { "float",         "bf16",           "f16",    "int",
+                                            "unsigned char", "unsigned short", "double", "TmaMap" };
+        return name[t];
 }
+
+CType ctype_of(DType dt)
+{
+        static const CType type[N_DT] = { C_F32, C_BF16, C_F16, C_I32, C_U8 };
+        return type[dt];
+}
+
+const char *c_type(DType dt) { return ctype_text(ctype_of(dt)); }
 
 /* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
 static bool taken(const char *s)
@@ -109,7 +118,7 @@ static void use_join(Use *u, Use more)
         u->written |= more.written;
 }
 
-static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const char *name, Use use)
+static const char *arg_add(Emit *e, Args *a, Slot s, CType type, const char *name, Use use)
 {
         char unique[64];
         for (int i = 0; i < a->n; i++)
@@ -139,12 +148,12 @@ const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
         const Storage blocks = blocks_of(e, base);
         if (e->decoded && e->decoded[base])
-                return arg_done(e, a, e->decoded[base] - 1, c_type(NODE(e->g, base)->type.dt),
+                return arg_done(e, a, e->decoded[base] - 1, ctype_of(NODE(e->g, base)->type.dt),
                                 short_name(e, base));
         e->m->stored |= (uint64_t)(blocks != 0) << blocks;
         return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
-                       blocks ? "unsigned char" : c_type(NODE(e->g, base)->type.dt),
-                       short_name(e, base), write ? writes : reads);
+                       blocks ? C_U8 : ctype_of(NODE(e->g, base)->type.dt), short_name(e, base),
+                       write ? writes : reads);
 }
 
 const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
@@ -163,33 +172,33 @@ const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
                 }
         }
         return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
-                       c_type(NODE(e->g, base)->type.dt), short_name(e, base), use);
+                       ctype_of(NODE(e->g, base)->type.dt), short_name(e, base), use);
 }
 
 const char *arg_grad(Emit *e, Args *a, Ref param, DType dt)
 {
-        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, c_type(dt),
+        return arg_add(e, a, (Slot) { .kind = SLOT_GRAD, .id = param }, ctype_of(dt),
                        arena_fmt(e->tmp, "d_%s", short_name(e, param)), writes);
 }
 
-const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name)
+const char *arg_work(Emit *e, Args *a, int work, CType type, const char *name)
 {
         return arg_add(e, a, (Slot) { .kind = SLOT_WORK, .id = work }, type, name, writes);
 }
 
-const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name)
+const char *arg_done(Emit *e, Args *a, int work, CType type, const char *name)
 {
         return arg_add(e, a, (Slot) { .kind = SLOT_WORK, .id = work }, type, name, reads);
 }
 
-const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name)
+const char *arg_arena(Emit *e, Args *a, const char *arena, CType type, const char *name)
 {
         return arg_add(e, a, (Slot) { .kind = SLOT_ARENA, .arena = arena }, type, name, writes);
 }
 
 const char *arg_int(Emit *e, Args *a, int value, const char *name)
 {
-        return arg_add(e, a, (Slot) { .kind = SLOT_INT, .id = value }, "int", name, reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_INT, .id = value }, C_I32, name, reads);
 }
 
 static bool map_equal(const TensorMap *a, const TensorMap *b)
@@ -212,7 +221,7 @@ const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
                 e->map = mem_grow(e->map, (size_t)e->cap_map * sizeof *e->map);
         }
         e->map[e->n_map] = *m;
-        return arg_add(e, a, (Slot) { .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_MAP, .id = e->n_map++ }, C_MAP, name, reads);
 }
 
 int work_new(Emit *e, Dim elems, int size)
@@ -357,7 +366,7 @@ static const char *decl_text(Build *b)
         text_add(&t, "%sstruct \1_args {\n        const Rt *rt;\n", cuda ? "" : "typedef ");
         for (int i = 0; i < a->n; i++)
                 text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ",
-                         a->slot[i].kind == SLOT_MAP ? "void" : a->type[i], a->name[i]);
+                         a->slot[i].kind == SLOT_MAP ? "void" : ctype_text(a->type[i]), a->name[i]);
         text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
         if (b->text[N_ARCHS].decl.s)
                 text_put(&t, b->text[N_ARCHS].decl.s, b->text[N_ARCHS].decl.n);
@@ -450,13 +459,15 @@ static Piece *piece_of(Build *b, const char *grid)
                 f->body = body->s ? arena_str(m, body->s) : NULL;
         }
         p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
+        p->ctype = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->ctype);
         p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
         for (int i = 0; i < a->n; i++) {
-                p->fast |= !p->plain && (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16"));
+                p->fast |= !p->plain && (a->type[i] == C_BF16 || a->type[i] == C_F16);
+                p->ctype[i] = a->type[i];
                 p->type[i] = a->slot[i].kind == SLOT_MAP
                                      ? map_param
                                      : arena_fmt(m, "%s%s *", a->use[i].written ? "" : "const ",
-                                                 a->type[i]);
+                                                 ctype_text(a->type[i]));
                 p->name[i] = arena_str(m, a->name[i]);
         }
         return p;

@@ -16,7 +16,7 @@ typedef struct Seen {
 /* A tensor map stands for its matrix. */
 static Slot matrix_of(const Emit *e, Slot s) { return s.kind == SLOT_MAP ? e->map[s.id].of : s; }
 
-static Seen slot_seen(Emit *e, Slot s, const char *type)
+static Seen slot_seen(Emit *e, Slot s, CType type)
 {
         bool map = s.kind == SLOT_MAP;
         s = matrix_of(e, s);
@@ -31,9 +31,8 @@ static Seen slot_seen(Emit *e, Slot s, const char *type)
                 return (Seen) { NULL, NULL, 0 };
         const Node *n = NODE(e->g, s.id);
         int64_t elems = dim_most(e, type_elems(&n->type));
-        if (s.kind == SLOT_GRAD) /* float32, or 16 bits: the argument's type says which */
-                return (Seen) { "gradient", n->name,
-                                elems * (!map && strstr(type, "float") ? 4 : 2) };
+        if (s.kind == SLOT_GRAD) /* float32, or 16 bits */
+                return (Seen) { "gradient", n->name, elems * (!map && type == C_F32 ? 4 : 2) };
         return (Seen) { n->op == OP_PARAM   ? "parameter"
                         : n->op == OP_STATE ? "cache"
                         : n->op == OP_CONST ? "constant"
@@ -56,7 +55,7 @@ static void piece_text(Emit *e, const Launch *l, const Piece *p, int first, Text
                         again |= same_storage(e, &s, &t) &&
                                  l->use[first + i].written == l->use[first + j].written;
                 }
-                const Seen b = slot_seen(e, l->arg[first + i], p->type[i]);
+                const Seen b = slot_seen(e, l->arg[first + i], p->ctype[i]);
                 if (b.kind && !again)
                         text_add(out, "%s %s %lld %s\n",
                                  l->use[first + i].written ? "write" : "read", b.kind,

@@ -101,6 +101,9 @@ typedef struct Prefetch {
         PrefetchKind kind;
 } Prefetch;
 
+/* The C type of an argument's elements. */
+typedef enum CType { C_F32, C_BF16, C_F16, C_I32, C_U8, C_U16, C_F64, C_MAP } CType;
+
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
         const char *title;
@@ -136,6 +139,7 @@ typedef struct Piece {
         const char *reads, *writes; /* names, for people */
         /* [n_args] of the parameters after rt, as C: what stands before the name */
         const char **type, **name;
+        CType *ctype;
 } Piece;
 
 /* the type of those that are tensor maps, given by value; no others are */
@@ -239,7 +243,8 @@ typedef struct Emit {
 /* A kernel being written: arguments are collected as they are mentioned. */
 typedef struct Args {
         Slot slot[64];
-        const char *name[64], *type[64];
+        const char *name[64];
+        CType type[64];
         Use use[64];
         int n;
 } Args;
@@ -250,16 +255,16 @@ const char *arg_of(Emit *e, Args *a, Ref base, bool write);
 const char *arg_part(Emit *e, Args *a, Ref part, Ref base);
 const char *arg_grad(Emit *e, Args *a, Ref param, DType dt);
 /* read and written */
-const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
+const char *arg_work(Emit *e, Args *a, int work, CType type, const char *name);
 /* read only */
-const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);
+const char *arg_done(Emit *e, Args *a, int work, CType type, const char *name);
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name);
 int work_new(Emit *e, Dim elems, int size);
 int work_keep(Emit *e, Dim elems, int size, const char *name);
 /* A constant integer that differs between layers: read from memory, so that their kernels are
  * equal. */
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
-const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
+const char *arg_arena(Emit *e, Args *a, const char *arena, CType type, const char *name);
 
 /* One kernel under construction, for either target.  Text goes to all forms until form_begin; then
  * to that form. */
@@ -306,6 +311,7 @@ void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *
 bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
+CType ctype_of(DType dt);
 bool dim_known(const Emit *e, Dim d);       /* a constant, in this program */
 const char *dim_c(Emit *e, Dim d);          /* C text: constants, B and T */
 const char *dim_grid(Emit *e, Dim d);       /* manifest text */

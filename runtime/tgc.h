@@ -140,8 +140,8 @@ typedef int TgcTokenFn(void *user, int token);
 
 int tgc_reset(Tgc *t, TgcError *error); /* forget the conversation */
 int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error);
-/* n tokens, at most; below 0: until the context is full.  More than fit: all that fit are told, then
- * the error. */
+/* n tokens, at most; below 0: until the context is full.  More than fit: all that fit are told,
+ * then the error. */
 int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *user,
                  TgcError *error);
 

@@ -353,7 +353,8 @@ return { read = config.reader(common, {
                 vocab_size = 102400, n_routed_experts = 64, n_shared_experts = 2,
                 num_experts_per_tok = maybe "count", num_experts = same "n_routed_experts",
                 moe_intermediate_size = 1407, first_k_dense_replace = config.of("whole", 0),
-                n_group = maybe "count", topk_group = maybe "count", routed_scaling_factor = factor,
+                n_group = maybe "count", topk_group = maybe "count",
+                routed_scaling_factor = config.of("number", 1.0),
                 norm_topk_prob = free,
                 topk_method = config.word("greedy", function(v) return v == "greedy"
                                           or v == "group_limited_greedy" end),

@@ -214,6 +214,12 @@ static int set_optimizer(Train *t, Err *e)
                 if (number[i].own < 0 && opt_set(t->given, number[i].option))
                         return err_set(e, TGC_USAGE, "--%s has no effect: %s has none",
                                        option_info[number[i].option].name, o->text);
+                if (number[i].option == O_EPS && opt_set(t->given, O_EPS) &&
+                    opt_num(t->given, O_EPS) < 1e-38)
+                        return err_set(e, TGC_USAGE,
+                                       "--eps: %g is too small: a weight whose gradients are all 0 "
+                                       "would become NaN; %s has %g by default",
+                                       opt_num(t->given, O_EPS), o->text, o->eps);
                 *number[i].to = opt_set(t->a, number[i].option) ? opt_num(t->a, number[i].option)
                                 : number[i].own < 0             ? 0
                                                                 : number[i].own;

@@ -37,7 +37,7 @@ p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 --dtype=bfloat16 --mani
 say words_of_nanogpt "$p"
 
 # 0 / 0 of parameters without a gradient would be NaN in the checkpoint
-p=$(tgc 2 'eps: 0 is outside 1e-38 to 1' "${run[@]}" --eps=0)
+p=$(tgc 2 'eps: 0 is too small' "${run[@]}" --eps=0)
 [ "$p" ] || p=$(tgc 2 'ema: 1 is outside 0 to 0.9999999$' "${run[@]}" --ema=1)
 [ "$p" ] || p=$(tgc 2 'min_lr 0.1: the rate falls to it from --learning_rate, which is 0.0006' \
         "${run[@]}" --min_lr=0.1)

@@ -59,7 +59,7 @@ static void add(Emit *e, const char *line)
                 *shape = 0;
         }
         for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-                const char *type = *word == 'h' ? "bf16" : "float";
+                const CType type = *word == 'h' ? C_BF16 : C_F32;
                 word += *word == 'h';
                 int n = atoi(word + (*word == 'd'));
                 while (*word != 'd' && e->n_work <= n)

@@ -18,6 +18,7 @@
  * cross-entropy; and the feeds.  The graph's inputs are called objective.NAME.  g: prompt,
  * completion and the continuations, each with text, ids, tokens (how many), ended, prompt,
  * completion, reward. */
+#include <limits.h>
 #include <lauxlib.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -74,6 +75,14 @@ static double number_param(lua_State *L, const char *key, double otherwise)
         return v;
 }
 
+static int whole_param(lua_State *L, const char *name, double own)
+{
+        const double v = number_param(L, name, own);
+        if (!(v >= INT_MIN && v <= INT_MAX) || v != (int)v)
+                luaL_error(L, "%s is %f, and must be a whole number", name, v);
+        return (int)v;
+}
+
 static void take_facts(lua_State *L, Objective *x)
 {
         static const char *const data[] = { "pairs", "prompts" }, *const learn[] = {
@@ -98,12 +107,12 @@ static void take_facts(lua_State *L, Objective *x)
         }
         f->reward = lua_getfield(L, MODULE, "reward") == LUA_TFUNCTION;
         f->group = lua_getfield(L, MODULE, "group") == LUA_TFUNCTION;
-        f->samples = (int)number_param(L, "samples", 0);
-        f->max_tokens = (int)number_param(L, "max_tokens", 64);
+        f->samples = whole_param(L, "samples", 0);
+        f->max_tokens = whole_param(L, "max_tokens", 64);
         f->temp = number_param(L, "temp", 1);
         f->top_p = number_param(L, "top_p", 1);
-        f->updates = (int)number_param(L, "updates", 1);
-        f->every = (int)number_param(L, "every", 1);
+        f->updates = whole_param(L, "updates", 1);
+        f->every = whole_param(L, "every", 1);
         if (f->data == OBJECTIVE_PROMPTS &&
             (f->samples < 1 || f->samples > 64 || f->max_tokens < 1 || f->updates < 1 ||
              f->every < 1 || f->temp < 0 || f->top_p <= 0 || f->top_p > 1))

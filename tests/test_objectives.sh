@@ -215,7 +215,7 @@ refused() {
                 none.lua
         tgc 3 'samples 1 to 64' check gpt --objective none.lua
         printf 'local g = require "grpo"\ng.params.samples = 1e110\nreturn g' > big.lua
-        tgc 3 'samples is 1e+110, and must be a whole number' check gpt --objective big.lua
+        tgc 3 'samples is 1e.110, and must be a whole number' check gpt --objective big.lua
         printf 'return {\nloss = function(m, p) return m.logits + m.nll end }' > shape.lua
         tgc 3 'shape.lua:2: error: add' check gpt --objective shape.lua
         printf 'return {\nloss = function(m, p) while true do end end }' > long.lua

@@ -193,6 +193,13 @@ check() {
                                 --weight-type $w --act fp8 --tokens 67 --device cuda
                 done
         done
+        # ... in blocks that stay, a prompt of 1,100 tokens
+        for w in fp8 fp8:128; do
+                try "check --act fp8 in blocks that stay, $w" $tgc check models/llama.lua \
+                        -D n_layer=1 -D n_embd=1024 -D n_head=8 -D n_kv_head=8 -D head_dim=128 \
+                        -D n_ff=1536 -D vocab=300 -D ctx=1200 --dtype bf16 -b 1 --weight-type $w \
+                        --act fp8 --tokens 1100 --device cuda
+        done
         # ... many sequences, whose 60 kernels compile for minutes; a long prompt
         LIMIT=500 try "check --act fp8, 70 sequences" $tgc check models/llama.lua -D n_layer=1 \
                 -D n_embd=384 -D n_head=3 -D n_kv_head=1 -D head_dim=128 -D n_ff=640 \

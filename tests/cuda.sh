@@ -176,11 +176,14 @@ check() {
                 --greedy 12 --device cuda
         # ... of every way that codes reach the tensor cores, rows of W no multiple of a tile, one
         # sequence and five
-        for w in int4:128 int4:32 nf4 fp8 q8_0; do
+        for w in "int4:128 --dtype f16" "int4:32 --dtype bf16" "nf4 --dtype f16" \
+                "nf4 --dtype bf16" "fp8 --dtype f16" "q8_0 --dtype bf16"
+        do
+                # shellcheck disable=SC2086
                 try "check products over blocks, $w" $tgc check models/llama.lua -D n_layer=1 \
                         -D n_embd=2304 -D n_head=18 -D n_kv_head=6 -D head_dim=128 -D n_ff=6400 \
-                        -D vocab=999 -D ctx=40 --dtype f16 -b 5 --weight-type $w --tokens 1 \
-                        --greedy 12 --device cuda
+                        -D vocab=999 -D ctx=40 -b 5 --weight-type $w --tokens 1 --greedy 12 \
+                        --device cuda
         done
         # activations of fp8, a scale for a token and for 128 columns; on sm_90a by fp8 tensor cores
         # from 48 rows on: rows and columns that are no multiple of a tile, a prompt in chunks, K
@@ -311,8 +314,8 @@ same() {
         for n in $(bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda list); do
                 try "same $n" bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda "$n"
         done
-        # weights in blocks of every type: one row of x, several, a tile of them
-        for b in 1 4 12; do
+        # weights in blocks of every type: one row of x, several, tiles of 8 and 16 of them
+        for b in 1 4 7 12; do
                 for dt in f32 bf16; do
                         plan=$out/kinds$b$dt.plan
                         try "check kinds.gguf, blocks kept, $b x $dt" $tgc compile \

@@ -18,7 +18,7 @@ static const struct {
               { "q8_0", 1 },    { "q2_k", 1.3 },  { "q3_k", 1.5 },   { "q4_k", 1 },
               { "q5_k", 1.2 },  { "q6_k", 1.25 }, { "iq4_nl", 1.3 }, { "iq4_xs", 1.3 },
               { "mxfp4", 1.4 }, { "nvfp4", 1.4 }, { "i4", 1 },       { "i8", 1 },
-              { "scb", 1 },     { "nf4", 2 },     { "fp4", 2 },      { "f8", 1.4 } };
+              { "scb", 1 },     { "nf4", 1.3 },   { "fp4", 1.3 },    { "f8", 1.4 } };
 
 /* 0: kernels do not know them. */
 static double slower_of(Storage s)
@@ -80,7 +80,7 @@ static int64_t places_of(const StoredTile *t, const StoredGemm *p)
 }
 
 /* Microseconds on an H200. */
-static double time_of(const StoredTile *t, const StoredGemm *p, int splits)
+static double time_of(const StoredTile *t, const StoredGemm *p, int stages, int splits)
 {
         const int64_t blocks = places_of(t, p) * splits, slices = (p->K + SLICE - 1) / SLICE,
                       rounds = (blocks + SM90A_SMS - 1) / SM90A_SMS;
@@ -88,8 +88,9 @@ static double time_of(const StoredTile *t, const StoredGemm *p, int splits)
                             slower_of(p->blocks),
                      bytes = (double)storage_bytes(p->blocks, p->N * p->K) +
                              (double)places_of(t, p) * t->bm * (double)p->K * 2 / 3;
-        const double alone = rounds < t->blocks ? 1.3 : 1; /* waits that another block would fill */
-        const double least = bytes / 3.9e6, work = (double)rounds * each * alone;
+        const double alone = rounds < t->blocks ? 1.3 : 1, /* waits that another block would fill */
+                few = 1 + 0.15 * (t->stages - stages);
+        const double least = bytes / 3.9e6, work = (double)rounds * each * alone * few;
         double us = 2.5 + (work > least ? work : least);
         if (splits > 1)
                 us += 1 + (double)blocks * t->bm * stored_tile_columns(t) * 8 / 2.5e6;
@@ -107,7 +108,7 @@ static StoredPick pick(const StoredGemm *p, ArchId arch)
                         if (s > 1 && (!p->splits || places_of(t, p) > STORED_PLACES ||
                                       slices / s < LEAST_SLICES))
                                 break;
-                        const double us = time_of(t, p, s);
+                        const double us = time_of(t, p, stages, s);
                         if (!best.t || us < best.us)
                                 best = (StoredPick) { t, stages, s, smem_of(t, p, stages), us };
                 }

@@ -301,11 +301,25 @@ int64_t gemv_m(const Graph *g, Ref r)
                        : 0;
 }
 
+bool gemm_over_blocks(const Graph *g, Ref r)
+{
+        const Node *w = &g->node[g->node[r].in[1]];
+        const Storage s = node_storage(w);
+        /* the 4-bit types of quantised folders need the most instructions of the GEMV for a row */
+        const int most = s == STORAGE_NF4 || s == STORAGE_FP4 || s == STORAGE_I4_32 ||
+                                         s == STORAGE_I4_64 || s == STORAGE_I4_128
+                                 ? 2
+                                 : 4;
+        return s != STORAGE_PLAIN && dt_size[w->type.dt] == 2 && gemv_m(g, r) > most;
+}
+
 bool gemv_norms(const Graph *g, Ref r)
 {
         enum { MOST_K16 = 2048 }; /* more than 8 rows in registers */
         const Type *a = &g->node[g->node[r].in[0]].type;
         int64_t m = gemv_m(g, r), k = a->dim[a->rank - 1].n;
+        if (gemm_over_blocks(g, r))
+                return false;
         return m && m * k <= GEMV_MOST_X && (m <= GEMV_MOST_M || k <= MOST_K16);
 }
 

@@ -105,6 +105,9 @@ bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *ou
 bool gemv_norms(const Graph *g, Ref matmul); /* it can standardise its rows itself */
 /* rows, where the matrix-vector kernel takes it; else 0 */
 int64_t gemv_m(const Graph *g, Ref matmul);
+/* Weights in blocks whose rows a GEMV takes, but which a GPU multiplies faster as tiles
+ * (kernels/gemm/gemm_stored.cuh). */
+bool gemm_over_blocks(const Graph *g, Ref matmul);
 /* Whether its kernel may store the row that it standardises for itself: that costs one block a
  * little, where a launch would cost more. */
 bool gemv_keeps(const Graph *g, Ref matmul);

@@ -372,7 +372,13 @@ static void matmul(Emit *e, const Group *gr)
         bool fixed_m = dim_known(e, s.M), fixed = dim_known(e, s.K) && dim_known(e, s.N);
         Mat a, w;
         Build b = build_start(e, gr, "gemm", "matmul");
-        if (gemv_m(g, gr->anchor)) {
+        const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
+        const int64_t few = gemv_m(g, gr->anchor);
+        const bool tiles = !few || (gemm_over_blocks(g, gr->anchor) && !gr->prologue[0].n_nodes);
+        if (decoded && tiles && s.tb && !s.ta && !s.lead &&
+            gemm_stored(&b, n->in[0], n->in[1], s.M))
+                return;
+        if (few) {
                 b.any.include = "gemv";
                 b.streams = true;
                 mat_need(e, &b, n->in[1], 0, &w);
@@ -380,9 +386,6 @@ static void matmul(Emit *e, const Group *gr)
                        align_bytes(w.dt, w.align | (s.tb ? s.K.n : N)));
                 return;
         }
-        const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
-        if (decoded && s.tb && !s.ta && !s.lead && gemm_stored(&b, n->in[0], n->in[1], s.M))
-                return;
         if (decoded)
                 blocks_decode(e, gr, n->in[1]);
         mat_need(e, &b, n->in[0], s.lead, &a);

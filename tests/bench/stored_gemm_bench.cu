@@ -22,6 +22,8 @@ TGC_STORED_TYPE(Q4_K, 256, 144, q4_k)
 TGC_STORED_TYPE(Q6_K, 256, 210, q6_k)
 TGC_STORED_TYPE(Q8_0, 32, 34, q8_0)
 TGC_STORED_TYPE(F8_128, 128, 132, f8)
+TGC_STORED_TYPE(I4_128, 128, 68, i4)
+TGC_STORED_TYPE(NF4, 64, 36, nf4)
 
 enum { COLUMNS = 64, MOST_M = 2048 };
 
@@ -262,6 +264,10 @@ int main(int argc, char **argv)
         shape<Stored_Q4_K, 4096, 4096>("Q4_K", 0, 2, all);
         shape<Stored_Q4_0, 28672, 4096>("Q4_0", 0, -1, all);
         shape<Stored_Q6_K, 4096, 14336>("Q6_K", 208, -1, all);
+        shape<Stored_Q8_0, 28672, 4096>("Q8_0", 0, -1, all);
         shape<Stored_F8_128, 28672, 4096>("F8_128", 2, -1, all);
+        shape<Stored_I4_128, 28672, 4096>("I4_128", 2, -1, all);
+        shape<Stored_I4_128, 4096, 4096>("I4_128", 2, -1, all);
+        shape<Stored_NF4, 28672, 4096>("NF4", 2, -1, all);
         return wrong != 0;
 }

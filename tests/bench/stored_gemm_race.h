@@ -1,6 +1,7 @@
 /* stored_gemm_race.h: the tiles that stored_gemm_bench.cu times: rows of stored_gemm_tiles.def, and
  * what may replace them. */
 MMA("m8s", 1, 2, 4, 4, 2, STORED_SUMS);
+MMA("m8s1", 1, 1, 4, 4, 4, STORED_SUMS);
 MMA("m16", 2, 2, 4, 4, 2);
 MMA("m16s", 2, 2, 4, 4, 2, STORED_SUMS);
 MMA("m16s1", 2, 1, 4, 4, 3, STORED_SUMS);

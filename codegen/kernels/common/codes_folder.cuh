@@ -17,12 +17,14 @@ TGC_DEV const unsigned char *block_of_chunk(const unsigned char *b, int c)
 /* The zero point is in the scale's last byte. */
 template <int VALUES, int BYTES>
 struct Codes_i4 : CodesHeadless<false, 0> {
+        static constexpr bool ZEROS = true;
+        static constexpr int CHAIN = VALUES / 32;
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
         {
-                return raw_nibbles<O>(block_of_chunk<VALUES, BYTES>(b, c) + 4 +
-                                              c % (VALUES / 32) * 16,
-                                      t);
+                return raw_nibbles<O, 4>(block_of_chunk<VALUES, BYTES>(b, c) + 4 +
+                                                 c % (VALUES / 32) * 16,
+                                         t);
         }
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
@@ -32,6 +34,7 @@ struct Codes_i4 : CodesHeadless<false, 0> {
                 const float d = __uint_as_float(u & ~255u);
                 codes_words(y, r);
                 codes_scale(y, d, -d * (float)(u & 255));
+                y.zero = (float)(u & 255);
         }
 };
 
@@ -39,6 +42,7 @@ struct Codes_i4 : CodesHeadless<false, 0> {
 template <int VALUES, int BYTES, bool SCB>
 struct Codes_i8 : CodesHeadless<true, 128> {
         static constexpr bool LONG = true;
+        static constexpr int CHAIN = VALUES / 32;
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
         {
@@ -58,10 +62,10 @@ struct Codes_i8 : CodesHeadless<true, 128> {
 
 /* ---- values of a table of float32, and of 8 bits -------------- */
 
-/* Bytes or nibbles as Bits has them, which value() looks up. */
+/* Bytes or nibbles as Bits has them, which value() and pairs() look up. */
 template <class Bits, int VALUES, int BYTES>
 struct CodesLookup : Bits {
-        static constexpr bool VALUE = true;
+        static constexpr bool VALUE = true, ZEROS = false;
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
@@ -71,37 +75,76 @@ struct CodesLookup : Bits {
         }
 };
 
+/* A float's bits as T's, rounded; f16's are of normal numbers or 0. */
+template <class T>
+struct BitsAs {
+        static __device__ __forceinline__ constexpr unsigned of(unsigned u) { return u; }
+};
+template <>
+struct BitsAs<bf16> {
+        static __device__ __forceinline__ constexpr unsigned of(unsigned u)
+        {
+                return (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+        }
+};
+template <>
+struct BitsAs<f16> {
+        static __device__ __forceinline__ constexpr unsigned of(unsigned u)
+        {
+                const unsigned size = u & 0x7fffffffu;
+                return (u >> 16 & 0x8000u) |
+                       (size ? (size - 0x38000000u + 0xfffu + (size >> 13 & 1)) >> 13 : 0);
+        }
+};
+
+/* Byte `byte` of values i .. i+3 of nf4_values or fp4_values (block_decode.h), as T. */
+template <class T, bool NF4>
+TGC_DEV constexpr unsigned table_word(int byte, int i)
+{
+        constexpr unsigned NF[16] = { 0xbf800000u, 0xbf3239b1u, 0xbf066b30u, 0xbeca32a0u,
+                                      0xbe91a24du, 0xbe3d353fu, 0xbdba7871u, 0x00000000u,
+                                      0x3da2faffu, 0x3e24cae3u, 0x3e7c04ddu, 0x3ead033au,
+                                      0x3ee1a4b8u, 0x3f1007abu, 0x3f3913b3u, 0x3f800000u },
+                           FP[16] = { 0x00000000u, 0x3baaaaabu, 0x3f2aaaabu, 0x3f800000u,
+                                      0x3eaaaaabu, 0x3f000000u, 0x3e2aaaabu, 0x3e800000u,
+                                      0x00000000u, 0xbbaaaaabu, 0xbf2aaaabu, 0xbf800000u,
+                                      0xbeaaaaabu, 0xbf000000u, 0xbe2aaaabu, 0xbe800000u };
+        unsigned word = 0;
+        for (int j = 0; j < 4; j++)
+                word |= (BitsAs<T>::of(NF4 ? NF[i + j] : FP[i + j]) >> 8 * byte & 0xff) << 8 * j;
+        return word;
+}
+
+/* Those bytes of the values that `at` chooses. */
+template <class T, bool NF4, int BYTE>
+TGC_DEV unsigned float_bytes(const TablePlaces &at)
+{
+        constexpr unsigned A = table_word<T, NF4>(BYTE, 0), B = table_word<T, NF4>(BYTE, 4),
+                           C = table_word<T, NF4>(BYTE, 8), D = table_word<T, NF4>(BYTE, 12);
+        const unsigned table[4] = { A, B, C, D };
+        return table_bytes(at, table);
+}
+
 template <int VALUES, int BYTES, bool NF4>
 struct Codes_floats : CodesLookup<Codes_i4<VALUES, BYTES>, VALUES, BYTES> {
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
-                /* the four bytes of nf4_values and fp4_values (block_decode.h) */
-                constexpr unsigned NF[4][4] = {
-                        { 0xa030b100u, 0x00713f4du, 0x3adde3ffu, 0x00b3abb8u },
-                        { 0x326b3900u, 0x007835a2u, 0x0304cafau, 0x001307a4u },
-                        { 0xca063280u, 0x00ba3d91u, 0xad7c24a2u, 0x803910e1u },
-                        { 0xbebfbfbfu, 0x00bdbebeu, 0x3e3e3e3du, 0x3f3f3f3eu }
-                };
-                constexpr unsigned FP[4][4] = {
-                        { 0x00abab00u, 0x00ab00abu, 0x00abab00u, 0x00ab00abu },
-                        { 0x00aaaa00u, 0x00aa00aau, 0x00aaaa00u, 0x00aa00aau },
-                        { 0x802aaa00u, 0x802a00aau, 0x802aaa00u, 0x802a00aau },
-                        { 0x3f3f3b00u, 0x3e3e3f3eu, 0xbfbfbb00u, 0xbebebfbeu }
-                };
-                unsigned b[4];
+                const TablePlaces at = table_places(word);
+                unsigned low[2], high[2];
+                table_pairs(low, float_bytes<float, NF4, 0>(at), float_bytes<float, NF4, 1>(at));
+                table_pairs(high, float_bytes<float, NF4, 2>(at), float_bytes<float, NF4, 3>(at));
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                        const unsigned table[4] = { NF4 ? NF[i][0] : FP[i][0],
-                                                    NF4 ? NF[i][1] : FP[i][1],
-                                                    NF4 ? NF[i][2] : FP[i][2],
-                                                    NF4 ? NF[i][3] : FP[i][3] };
-                        b[i] = table_bytes(word, table);
-                }
+                for (int j = 0; j < 4; j++)
+                        v[j] = __uint_as_float(
+                                __byte_perm(low[j / 2], high[j / 2], j % 2 ? 0x7632 : 0x5410));
+        }
+        template <class T>
+        static __device__ __forceinline__ void pairs(unsigned (&w)[2][2], const Codes &y)
+        {
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                        const unsigned both = 0x40u + 0x11u * j;
-                        v[j] = __uint_as_float(__byte_perm(__byte_perm(b[0], b[1], both),
-                                                           __byte_perm(b[2], b[3], both), 0x5410));
+                for (int s = 0; s < 2; s++) {
+                        const TablePlaces at = table_places(y.code[s]);
+                        table_pairs(w[s], float_bytes<T, NF4, 0>(at), float_bytes<T, NF4, 1>(at));
                 }
         }
 };
@@ -109,7 +152,6 @@ struct Codes_floats : CodesLookup<Codes_i4<VALUES, BYTES>, VALUES, BYTES> {
 /* E4M3; 0x7f and 0xff are NaN. */
 template <int VALUES, int BYTES>
 struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
-        static constexpr bool PAIRS = true;
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
 #pragma unroll
@@ -120,6 +162,18 @@ struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
                                                   : f16_bits(u << 7) * 256.f;
                         v[j] = word >> 8 * j & 0x80 ? -x : x;
                 }
+        }
+        /* All are NaN where one of them is, which a row's sums are then in any case. */
+        template <class T>
+        static __device__ __forceinline__ void pairs(unsigned (&w)[2][2], const Codes &y)
+        {
+                const unsigned up = e4m3_nan(y.code[0]) | e4m3_nan(y.code[1])
+                                            ? 0x7fff7fffu
+                                            : pack2<T>(E4m3<T>::UP, E4m3<T>::UP);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                        w[i / 2][i % 2] = fma2<T>(e4m3_pair<T>(y.code[i / 2], i % 2 * 2), up,
+                                                  0x80008000u);
         }
 };
 

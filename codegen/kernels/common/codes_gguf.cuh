@@ -13,7 +13,7 @@ struct CodesNibbles : CodesHeadless<WIDE, ZERO> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
         {
-                return raw_nibbles<O>(b + c * BYTES + AT, t);
+                return raw_nibbles<O, 2>(b + c * BYTES + AT, t);
         }
 };
 
@@ -28,6 +28,7 @@ struct Codes_q4_0 : CodesNibbles<18, 2, 8> {
 };
 
 struct Codes_q4_1 : CodesNibbles<20, 4, 0> {
+        static constexpr bool MINIMA = true;
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
@@ -51,6 +52,7 @@ struct Codes_q5_0 : CodesNibbles<22, 6, 16> {
 };
 
 struct Codes_q5_1 : CodesNibbles<24, 8, 0> {
+        static constexpr bool MINIMA = true;
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int t)
@@ -86,7 +88,7 @@ struct TwoFloats {
 };
 
 struct Codes_q2_k : CodesBase<false, 4, 0> {
-        static constexpr bool HALVES = true;
+        static constexpr bool HALVES = true, MINIMA = true;
         typedef TwoFloats Head;
         static __device__ __forceinline__ Head head(const unsigned char *b)
         {
@@ -171,6 +173,7 @@ TGC_DEV void codes_scale_k(Codes &y, const HeadK &h, int c)
 /* Nibbles behind AT bytes: chunks 2i and 2i + 1 share 32. */
 template <int AT>
 struct CodesK : CodesBase<false, 2, 0> {
+        static constexpr bool MINIMA = true;
         typedef HeadK Head;
         static __device__ __forceinline__ Head head(const unsigned char *b)
         {
@@ -242,17 +245,22 @@ struct Codes_q6_k : CodesHalves<208, 1, 32> {
 
 /* ---- 4 bits that choose a value of a table: codes are the values plus 128, or 12 ---- */
 
+TGC_DEV void codes_table(Codes &y, const unsigned (&w)[2], const unsigned (&table)[4])
+{
+        y.code[0] = table_bytes(table_places(w[0]), table);
+        y.code[1] = table_bytes(table_places(w[1]), table);
+}
 TGC_DEV void codes_iq4(Codes &y, const unsigned (&w)[2])
 {
         /* -127 -104 -83 -65  -49 -35 -22 -10  1 13 25 38  53 69 89 113 */
         const unsigned table[4] = { 0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u };
-        y.code[0] = table_bytes(w[0], table), y.code[1] = table_bytes(w[1], table);
+        codes_table(y, w, table);
 }
 TGC_DEV void codes_e2m1(Codes &y, const unsigned (&w)[2])
 {
         /* 0 1 2 3  4 6 8 12  0 -1 -2 -3  -4 -6 -8 -12 */
         const unsigned table[4] = { 0x0f0e0d0cu, 0x18141210u, 0x090a0b0cu, 0x00040608u };
-        y.code[0] = table_bytes(w[0], table), y.code[1] = table_bytes(w[1], table);
+        codes_table(y, w, table);
 }
 
 template <int BYTES, int AT>

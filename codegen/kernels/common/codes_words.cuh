@@ -2,15 +2,17 @@
  * bits of a chunk of 32 as two words, and the bases of their classes.
  *
  *      bytes_of_32<O, ALIGN>(w, q, t)     lane t's bytes of the 32 at q, which ALIGN divides
- *      nibbles_of_16<O>(w, q, t)          its nibbles of the 16 bytes at q
+ *      nibbles_of_16<O, ALIGN>(w, q, t)   its nibbles of the 16 bytes at q
  *      bits_of_32<O>(w, h, t)             its bits of h, as bytes 0 or 1
- *      table_bytes(w, table)              nibbles in bytes, looked up in 16 bytes
+ *      table_places(w), table_bytes       nibbles in bytes, looked up in 16 bytes
+ *      table_pairs(w, low, high)          bytes of two tables as 16 bits each
  *      CodesBase, CodesHeadless           what a decoder says of its codes
  *      codes_words, codes_signed          codes that are the words, or signed bytes
  *      codes_scale, code_float            one scale for all eight; a code as a float */
 #ifndef TGC_CODES_WORDS_CUH
 #define TGC_CODES_WORDS_CUH
 
+#include "ptx.cuh"
 #include "stored.cuh"
 
 enum CodesOrder { CODES_RUN, CODES_PAIRS };
@@ -18,6 +20,7 @@ enum CodesOrder { CODES_RUN, CODES_PAIRS };
 struct Codes {
         unsigned code[2];
         float scale[2], minus[2];
+        float zero; /* of ZEROS types: codes - zero are to be scaled; then minus has it, too */
 };
 
 TGC_DEV unsigned u16_even(const unsigned char *p) { return *(const unsigned short *)p; }
@@ -61,8 +64,9 @@ TGC_DEV void bytes_of_32(unsigned (&w)[2], const unsigned char *q, int t)
         }
 }
 
-/* Lane t's nibbles of 16 bytes whose low nibbles are the first 16 values, as bytes of two words. */
-template <CodesOrder O>
+/* Lane t's nibbles of 16 bytes whose low nibbles are the first 16 values, as bytes of two words;
+ * ALIGN divides q. */
+template <CodesOrder O, int ALIGN>
 TGC_DEV void nibbles_of_16(unsigned (&w)[2], const unsigned char *q, int t)
 {
         if constexpr (O == CODES_PAIRS) {
@@ -71,8 +75,11 @@ TGC_DEV void nibbles_of_16(unsigned (&w)[2], const unsigned char *q, int t)
                 w[1] = x >> 4 & 0x0f0f0f0fu;
         } else {
 #pragma unroll
-                for (int i = 0; i < 2; i++)
-                        w[i] = u32_even(q + 8 * (t & 1) + 4 * i) >> (t & 2) * 2 & 0x0f0f0f0fu;
+                for (int i = 0; i < 2; i++) {
+                        const unsigned char *at = q + 8 * (t & 1) + 4 * i;
+                        const unsigned x = ALIGN >= 4 ? u32_aligned(at) : u32_even(at);
+                        w[i] = x >> (t & 2) * 2 & 0x0f0f0f0fu;
+                }
         }
 }
 
@@ -91,16 +98,30 @@ TGC_DEV void bits_of_32(unsigned (&w)[2], unsigned h, int t)
         }
 }
 
-/* Nibbles in the bytes of w to bytes of a table of 16 bytes. */
-TGC_DEV unsigned table_bytes(unsigned w, const unsigned (&table)[4])
+/* Where the nibbles in the bytes of w lie in a table of 16: selectors of its halves, and 0xff for
+ * each that is 8 or more. */
+struct TablePlaces {
+        unsigned low, high;
+};
+TGC_DEV TablePlaces table_places(unsigned w)
 {
-        const unsigned at = (w & 0xf) | (w >> 4 & 0xf0) | (w >> 8 & 0xf00) | (w >> 12 & 0xf000),
-                       low = at & 0x7777u;
-        const unsigned a = __byte_perm(table[0], table[1], low),
-                       b = __byte_perm(table[2], table[3], low);
-        /* 0xff where the nibble is 8 or more */
-        const unsigned high = (w >> 3 & 0x01010101u) * 0xffu;
-        return (a & ~high) | (b & high);
+        const unsigned pairs = w | w >> 4; /* two nibbles in bytes 0 and 2 */
+        return { __byte_perm(pairs, pairs, 0x2020) & 0x7777u, sign_bytes(w << 4) };
+}
+
+/* Their bytes of a table of 16 bytes. */
+TGC_DEV unsigned table_bytes(const TablePlaces &at, const unsigned (&table)[4])
+{
+        const unsigned a = __byte_perm(table[0], table[1], at.low),
+                       b = __byte_perm(table[2], table[3], at.low);
+        return (a & ~at.high) | (b & at.high);
+}
+
+/* Two tables' bytes of four nibbles as two pairs: those of `low` and `high` are neighbours. */
+TGC_DEV void table_pairs(unsigned (&w)[2], unsigned low, unsigned high)
+{
+        w[0] = __byte_perm(low, high, 0x5140);
+        w[1] = __byte_perm(low, high, 0x7362);
 }
 
 /* The half of the chunk that word i of lane t is of: which of two scales serves. */
@@ -122,23 +143,27 @@ TGC_DEV RawWords raw_bytes(const unsigned char *q, int t)
         bytes_of_32<O, ALIGN>(r.w, q, t);
         return r;
 }
-template <CodesOrder O>
+template <CodesOrder O, int ALIGN>
 TGC_DEV RawWords raw_nibbles(const unsigned char *q, int t)
 {
         RawWords r;
-        nibbles_of_16<O>(r.w, q, t);
+        nibbles_of_16<O, ALIGN>(r.w, q, t);
         return r;
 }
 
-/* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG:
- * scales have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have
- * scales of their own.  PAIRS: codes are E4M3, and a block has one scale. */
+/* Codes below 128; a WIDE type's reach 255.
+ *      VALUE   a word's values, and pairs of them, are made by value() and pairs()
+ *      LONG    scales have so many bits that BASE is to go before codes are scaled
+ *      HALVES  a chunk's halves have scales of their own
+ *      MINIMA  a value is more than its scale times a code less a zero
+ *      ZEROS   a block has its own zero
+ *      CHAIN   so many chunks have one scale */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
         typedef RawWords Raw;
         static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false,
-                              PAIRS = false;
-        static constexpr int SHARE = SHARE_, ZERO = ZERO_;
+                              MINIMA = false, ZEROS = false;
+        static constexpr int SHARE = SHARE_, ZERO = ZERO_, CHAIN = 1;
         static constexpr float BASE = WIDE ? 32768.f : 128.f;
 };
 /* Of which nothing is in common. */

@@ -209,6 +209,14 @@ TGC_DEV unsigned extend_bytes(unsigned w, int j)
         return r;
 }
 
+/* 0xff where a byte's sign is set, else 0. */
+TGC_DEV unsigned sign_bytes(unsigned w)
+{
+        unsigned r;
+        asm("prmt.b32 %0, %1, %1, 0xba98;" : "=r"(r) : "r"(w));
+        return r;
+}
+
 /* a b + c of two T in a word each, rounded once. */
 TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, bf16)
 {
@@ -221,6 +229,14 @@ TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, f16)
 {
         unsigned r;
         asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+        return r;
+}
+
+/* The smaller of each of two bf16. */
+TGC_DEV unsigned min2_bf16(unsigned a, unsigned b)
+{
+        unsigned r;
+        asm("min.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
         return r;
 }
 

@@ -289,6 +289,16 @@ inline unsigned extend_bytes(unsigned w, int j)
         return (unsigned short)a | (unsigned)(unsigned short)b << 16;
 }
 
+inline unsigned sign_bytes(unsigned w) { return (w >> 7 & 0x01010101u) * 0xffu; }
+
+inline unsigned min2_bf16(unsigned a, unsigned b)
+{
+        float r[2];
+        for (int e = 0; e < 2; e++)
+                r[e] = fminf(emu::half_of(a, e, bf16()), emu::half_of(b, e, bf16()));
+        return pack2_as(r[0], r[1], bf16());
+}
+
 template <class T>
 inline unsigned fma2_as(unsigned a, unsigned b, unsigned c, T tag)
 {

@@ -19,7 +19,7 @@
 #define TGC_GEMM_STORED_CUH
 
 #include "gemm_operand.cuh"
-#include "stored_codes.cuh"
+#include "codes_pairs.cuh"
 
 /* Slices of a row of W in memory and in shared memory, where rows are an odd number of 16 bytes
  * apart: eight rows' words lie in banks of their own.  A slice that may start anywhere brings its
@@ -48,9 +48,10 @@ struct StoredSlice {
 /* How codes meet x.
  *      STORED_ROUNDED  as weights: scaled in float32, then rounded to x's type
  *      STORED_BF16     as weights that are scaled in bf16: scales and minima are rounded, too
- *      STORED_SUMS     as they are, and sums of 32 are scaled: nothing is rounded.  For a few rows
- *                      of x, of which there are fewer sums than weights.
- * Types and x that the second or third are not for have the first. */
+ *      STORED_SUMS     as they are, and sums of what has one scale are scaled: nothing is rounded.
+ *                      For a few rows of x, of which there are fewer sums than weights.
+ * Types with two scales in a chunk have the second in place of the third; float16 has the first in
+ * place of the second. */
 enum StoredHow { STORED_ROUNDED, STORED_BF16, STORED_SUMS };
 
 /* MI times 16 rows of W for each warp, MJ times 8 rows of x. */
@@ -156,39 +157,19 @@ TGC_DEV void stored_x_copy(const P &p, char *to, int k0)
         }
 }
 
-template <class T, class U>
-struct SameType {
-        static constexpr bool value = false;
-};
-template <class T>
-struct SameType<T, T> {
-        static constexpr bool value = true;
-};
-
-/* E4M3's codes as T; all are NaN where one of them is, which a row's sums are then in any case. */
-template <class T>
-TGC_DEV void stored_e4m3_words(unsigned (&w)[2][2], const Codes &y)
-{
-        const unsigned up = e4m3_nan(y.code[0]) | e4m3_nan(y.code[1])
-                                    ? 0x7fff7fffu
-                                    : pack2<T>(E4m3<T>::UP, E4m3<T>::UP);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-                w[i / 2][i % 2] = fma2<T>(e4m3_pair<T>(y.code[i / 2], i % 2 * 2), up, 0x80008000u);
-}
-
 /* A lane's eight values of one row, as words of two products' fragments.  (f16 would lose small
  * scales.) */
 template <class T, class C, StoredHow HOW>
 TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
 {
-        if constexpr (C::PAIRS) {
+        constexpr bool SHORT = HOW != STORED_ROUNDED && SameType<T, bf16>::value;
+        if constexpr (codes_have_pairs<C>()) {
                 const float d = y.scale[0];
-                stored_e4m3_words<T>(w, y);
+                codes_pairs<T, C>(w, y);
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                         unsigned &word = w[i / 2][i % 2];
-                        if constexpr (HOW == STORED_BF16 && SameType<T, bf16>::value) {
+                        if constexpr (SHORT) {
                                 word = fma2<T>(word, pack2<T>(d, d), 0x80008000u);
                         } else {
                                 float v[2];
@@ -196,8 +177,7 @@ TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
                                 word = pack2<T>(v[0] * d, v[1] * d);
                         }
                 }
-        } else if constexpr (HOW != STORED_BF16 || C::WIDE || C::VALUE ||
-                             !SameType<T, bf16>::value) {
+        } else if constexpr (!SHORT) {
 #pragma unroll
                 for (int s = 0; s < 2; s++) {
                         float v[4];
@@ -208,34 +188,13 @@ TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
         } else {
                 const unsigned one = pack2<T>(1.f, 1.f),
                                base = pack2<T>(-(C::BASE + C::ZERO), -(C::BASE + C::ZERO));
+                codes_as<T>(w, y);
 #pragma unroll
-                for (int s = 0; s < 2; s++) {
-                        const unsigned scale = pack2<T>(y.scale[s], y.scale[s]),
-                                       minus = pack2<T>(y.minus[s], y.minus[s]);
-#pragma unroll
-                        for (int h = 0; h < 2; h++)
-                                w[s][h] = fma2<T>(fma2<T>(__byte_perm(y.code[s], 0x43,
-                                                                      h ? 0x4342 : 0x4140),
-                                                          one, base),
-                                                  scale, minus);
+                for (int i = 0; i < 4; i++) {
+                        const float d = y.scale[i / 2], m = y.minus[i / 2];
+                        unsigned &word = w[i / 2][i % 2];
+                        word = fma2<T>(fma2<T>(word, one, base), pack2<T>(d, d), pack2<T>(m, m));
                 }
-        }
-}
-
-/* The same of codes plus a base, which T holds as they are. */
-template <class T>
-TGC_DEV constexpr float code_base()
-{
-        return SameType<T, bf16>::value ? 128.f : 1024.f;
-}
-template <class T>
-TGC_DEV void stored_code_words(unsigned (&w)[2][2], const Codes &y)
-{
-        constexpr unsigned HIGH = SameType<T, bf16>::value ? 0x43 : 0x64;
-#pragma unroll
-        for (int s = 0; s < 2; s++) {
-                w[s][0] = __byte_perm(y.code[s], HIGH, 0x4140);
-                w[s][1] = __byte_perm(y.code[s], HIGH, 0x4342);
         }
 }
 
@@ -263,11 +222,12 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
 {
         typedef typename CodesOf<S>::Type C;
         constexpr int MI = Tile::MI, MJ = Tile::MJ;
-        constexpr bool SUMS = Tile::HOW == STORED_SUMS &&
-                              (C::PAIRS || (!C::WIDE && !C::VALUE && !C::HALVES));
+        constexpr bool SUMS = Tile::HOW == STORED_SUMS && !C::HALVES, PAIRS = codes_have_pairs<C>();
+        constexpr int CHAIN = PAIRS ? C::CHAIN : 1;
         const int g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
         typename C::Head head[MI][2];
         typename C::Raw raw[MI][2];
+        float sum[MI][MJ][4]; /* of chunks with one scale */
 #pragma unroll
         for (int i = 0; i < MI * 2; i++)
                 head[i / 2][i % 2] = C::head(rows[i / 2][i % 2]);
@@ -280,7 +240,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                 for (int j = 0; j < MJ; j++)
                         b[j] = *(const uint4 *)(x + stored_x_place(8 * j + g, 4 * c + t));
                 float ones[MJ][4];
-                if constexpr (SUMS && !C::PAIRS) {
+                if constexpr (SUMS && !PAIRS) {
                         const unsigned one = pack2<T>(1.f, 1.f), all[4] = { one, one, one, one };
 #pragma unroll
                         for (int j = 0; j < MJ; j++) {
@@ -300,11 +260,11 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                                 if (c % C::SHARE == 0)
                                         raw[i][h] = C::template fetch<CODES_RUN>(p, c, t);
                                 C::template codes<CODES_RUN>(y, head[i][h], raw[i][h], p, c, t);
-                                if constexpr (SUMS && C::PAIRS) {
-                                        stored_e4m3_words<T>(w, y);
+                                if constexpr (SUMS && PAIRS) {
+                                        codes_pairs<T, C>(w, y);
                                         scale[h] = y.scale[0];
                                 } else if constexpr (SUMS) {
-                                        stored_code_words<T>(w, y);
+                                        codes_as<T>(w, y);
                                         scale[h] = y.scale[0];
                                         offset[h] = fmaf(-(code_base<T>() + C::ZERO), y.scale[0],
                                                          y.minus[0]);
@@ -316,13 +276,17 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                                         a[s][h] = w[s][0], a[s][2 + h] = w[s][1];
                         }
                         if constexpr (SUMS) {
-                                float sum[MJ][4];
 #pragma unroll
                                 for (int j = 0; j < MJ; j++) {
-                                        mma_16816_first<T>(sum[j], a[0], b[j].x, b[j].y);
-                                        mma_16816<T>(sum[j], a[1], b[j].z, b[j].w);
+                                        if (c % CHAIN == 0)
+                                                mma_16816_first<T>(sum[i][j], a[0], b[j].x, b[j].y);
+                                        else
+                                                mma_16816<T>(sum[i][j], a[0], b[j].x, b[j].y);
+                                        mma_16816<T>(sum[i][j], a[1], b[j].z, b[j].w);
                                 }
-                                stored_scale_sums<MJ, !C::PAIRS>(acc[i], sum, ones, scale, offset);
+                                if (c % CHAIN == CHAIN - 1)
+                                        stored_scale_sums<MJ, !PAIRS>(acc[i], sum[i], ones, scale,
+                                                                      offset);
                         } else {
 #pragma unroll
                                 for (int j = 0; j < MJ; j++) {

@@ -245,18 +245,11 @@ TGC_DEV void fp8_gemm_task(const unsigned char *x, long ldx, const unsigned char
                            int down, int splits, float *ws, int *joined, int tile, char *smem,
                            const Epilogue &epilogue)
 {
-        constexpr int STEPS = (K + 255) / 256;
-        const int split = tile % splits, place = tile / splits;
-        const TileAt at = { place % down * Tile::BM, place / down * Tile::BN };
-        float acc[1][Tile::MJ][4], *c = (float *)smem;
+        const StoredPart part = stored_part<Tile, K>(tile, down, splits);
+        float acc[1][Tile::MJ][4];
         fp8_block<S, Tile, N, K, G>(reinterpret_cast<float(&)[2][Tile::BM / 4]>(acc), x, ldx, w, M,
-                                    at, STEPS * split / splits, STEPS * (split + 1) / splits, smem);
-        stored_sums<Tile>(c, acc);
-        __syncthreads();
-        if (splits == 1 || stored_join<Tile>(c, ws + (long)place * splits * (Tile::BM * Tile::BN),
-                                             joined + place, split, splits))
-                stored_epilogue<Tile>(c, at, M, N, epilogue);
-        __syncthreads();
+                                    part.at, part.kt0, part.kt1, smem);
+        stored_end<Tile>(acc, part, M, N, ws, joined, smem, epilogue);
 }
 
 #endif

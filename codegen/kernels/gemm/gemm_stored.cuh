@@ -424,25 +424,50 @@ TGC_DEV void stored_block(float (&acc)[Tile::MI][Tile::MJ][4], const T *x, long 
         __syncthreads();
 }
 
-/* Tiles are numbered by splits, then by rows of x, then by rows of W. */
+/* A block's part of a product: a tile of y, and the slices [kt0, kt1) of K.  Tiles are numbered by
+ * splits, then by rows of x, then by rows of W. */
+struct StoredPart {
+        int split, splits, place, kt0, kt1;
+        TileAt at;
+};
+template <class Tile, int K>
+TGC_DEV StoredPart stored_part(int tile, int down, int splits)
+{
+        constexpr int STEPS = (K + 255) / 256;
+        const int split = tile % splits, place = tile / splits;
+        return { split,
+                 splits,
+                 place,
+                 STEPS * split / splits,
+                 STEPS * (split + 1) / splits,
+                 { place % down * Tile::BM, place / down * Tile::BN } };
+}
+
+/* Its sums to y, by the last of its tile's parts. */
+template <class Tile, class Epilogue>
+TGC_DEV void stored_end(const float (&acc)[Tile::MI][Tile::MJ][4], const StoredPart &part, int M,
+                        int N, float *ws, int *joined, char *smem, const Epilogue &epilogue)
+{
+        float *c = (float *)smem;
+        stored_sums<Tile>(c, acc);
+        __syncthreads();
+        if (part.splits == 1 ||
+            stored_join<Tile>(c, ws + (long)part.place * part.splits * (Tile::BM * Tile::BN),
+                              joined + part.place, part.split, part.splits))
+                stored_epilogue<Tile>(c, part.at, M, N, epilogue);
+        __syncthreads();
+}
+
 template <class T, class S, class Tile, int N, int K, int ALIGN, class Epilogue>
 TGC_DEV void stored_gemm_task(const T *x, long ldx, const unsigned char *w, int M, int down,
                               int splits, float *ws, int *joined, int tile, char *smem,
                               const Epilogue &epilogue)
 {
-        constexpr int STEPS = (K + Tile::BK - 1) / Tile::BK;
-        const int split = tile % splits, place = tile / splits;
-        const TileAt at = { place % down * Tile::BM, place / down * Tile::BN };
-        float acc[Tile::MI][Tile::MJ][4], *c = (float *)smem;
-        stored_block<T, S, Tile, N, K, ALIGN>(acc, x, ldx, SameRows(), w, M, at,
-                                              STEPS * split / splits, STEPS * (split + 1) / splits,
-                                              smem);
-        stored_sums<Tile>(c, acc);
-        __syncthreads();
-        if (splits == 1 || stored_join<Tile>(c, ws + (long)place * splits * (Tile::BM * Tile::BN),
-                                             joined + place, split, splits))
-                stored_epilogue<Tile>(c, at, M, N, epilogue);
-        __syncthreads();
+        const StoredPart part = stored_part<Tile, K>(tile, down, splits);
+        float acc[Tile::MI][Tile::MJ][4];
+        stored_block<T, S, Tile, N, K, ALIGN>(acc, x, ldx, SameRows(), w, M, part.at, part.kt0,
+                                              part.kt1, smem);
+        stored_end<Tile>(acc, part, M, N, ws, joined, smem, epilogue);
 }
 
 #endif

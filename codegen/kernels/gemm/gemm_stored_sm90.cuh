@@ -147,19 +147,11 @@ TGC_DEV void stored_wgmma_task(const T *x, long ldx, const unsigned char *w, int
                                int splits, float *ws, int *joined, int tile, char *smem,
                                const Epilogue &epilogue)
 {
-        constexpr int STEPS = (K + 255) / 256;
-        const int split = tile % splits, place = tile / splits;
-        const TileAt at = { place % down * Tile::BM, place / down * Tile::BN };
-        float acc[1][Tile::MJ][4], *c = (float *)smem;
-        stored_groups_block<T, S, Tile, N, K, ALIGN>(acc, x, ldx, SameRows(), w, M, at,
-                                                     STEPS * split / splits,
-                                                     STEPS * (split + 1) / splits, smem);
-        stored_sums<Tile>(c, acc);
-        __syncthreads();
-        if (splits == 1 || stored_join<Tile>(c, ws + (long)place * splits * (Tile::BM * Tile::BN),
-                                             joined + place, split, splits))
-                stored_epilogue<Tile>(c, at, M, N, epilogue);
-        __syncthreads();
+        const StoredPart part = stored_part<Tile, K>(tile, down, splits);
+        float acc[1][Tile::MJ][4];
+        stored_groups_block<T, S, Tile, N, K, ALIGN>(acc, x, ldx, SameRows(), w, M, part.at,
+                                                     part.kt0, part.kt1, smem);
+        stored_end<Tile>(acc, part, M, N, ws, joined, smem, epilogue);
 }
 
 #endif

@@ -72,7 +72,8 @@ kernels() {
         if [ -z "$KERNEL_TESTS" ] && ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; \
                 return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test \
-                stored_gemv_test fp8_gemm_test attention_test attention_tf32_test; do
+                stored_gemv_test stored_gemm_test fp8_gemm_test attention_test \
+                attention_tf32_test; do
                 build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime \
                                 -Iruntime/weights -Itests -Itests/emulate

@@ -1,9 +1,9 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
- * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
- * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and
- * NAME:MxNxK is a short product for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks
- * there.  Launches stand in the order of a program.
+ * A launch is a line `NAME THREADS SMEM GRID ARG...`; a grid has factors N, N/PART and BT/PART; an
+ * argument is `N` (scratch N is read), `N!` (written) or `dN` (added to gradient N); a NAME with a *
+ * has blocks that take long, and NAME:MxNxK is a short product for sm_90a.  Joined side by side:
+ * a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
  *
  * Of what starts early (launch_overlap.c): NAME@I@J may load scratch I and J early, NAME^I all but
  * scratch I; # fills sm_90a's multiprocessors, 0 does not run there. */
@@ -12,6 +12,18 @@
 #include "codegen/forms/forms.h"
 
 enum { MOST = 32 };
+
+static Grid grid_of(const Emit *e, char *text)
+{
+        Grid g = { 0 };
+        char *rest;
+        for (char *s = strtok_r(text, "*", &rest); s; s = strtok_r(NULL, "*", &rest)) {
+                const char *by = strchr(s, '/');
+                const Dim d = *s == 'B' ? dim_mul(DIM_SYM(SYM_B), DIM_SYM(SYM_T)) : DIM(atoi(s));
+                g = grid_times(g, by ? grid_ceil(e, d, atoi(by + 1)) : grid_dim(e, d));
+        }
+        return g;
+}
 
 static void add(Emit *e, const char *line)
 {
@@ -34,12 +46,13 @@ static void add(Emit *e, const char *line)
                 *shape = 0;
         }
         if (strchr(name[e->n_launch], '#'))
-                b.form[ARCH_SM90A] = (Form) {
-                        .threads = threads, .smem = 200 << 10, .grid = "100", .cluster = 1
-                };
+                b.form[ARCH_SM90A] = (Form) { .threads = threads,
+                                              .smem = 200 << 10,
+                                              .grid = grid_blocks(100),
+                                              .cluster = 1 };
         if (strchr(name[e->n_launch], '0'))
                 b.form[ARCH_SM90A] = (Form) {
-                        .threads = threads, .grid = "0", .none = true, .persistent = true
+                        .threads = threads, .grid = grid_blocks(0), .none = true, .persistent = true
                 };
         if ((shape = strchr(name[e->n_launch], ':'))) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
@@ -54,7 +67,9 @@ static void add(Emit *e, const char *line)
                                 .fixed = true,
                                 .single_wave = true };
                 b.single_wave = s;
-                b.form[ARCH_SM90A] = (Form) { .threads = 160, .grid = "1", .cluster = 1 };
+                b.form[ARCH_SM90A] = (Form) { .threads = 160,
+                                              .grid = grid_blocks(1),
+                                              .cluster = 1 };
                 b.tile = "S64x64s";
                 *shape = 0;
         }
@@ -69,7 +84,7 @@ static void add(Emit *e, const char *line)
                 else
                         (strchr(word, '!') ? arg_work : arg_done)(e, &b.args, n, type, "x");
         }
-        build_end(&b, grid);
+        build_end(&b, grid_of(e, grid));
 }
 
 /* What the pass makes of a program, as `show` says it. */
@@ -105,9 +120,9 @@ static void show_launches(const Emit *e, Text *out)
                 const Launch *l = &e->launch[i];
                 for (int k = 0; k < l->n_pieces; k++)
                         text_add(out, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
-                text_add(out, " %s", l->any.grid);
+                text_add(out, " %s", grid_text(e->tmp, &l->any.grid));
                 if (form_is(l->form, ARCH_SM90A))
-                        text_add(out, " sm90 %s", l->form[ARCH_SM90A].grid);
+                        text_add(out, " sm90 %s", grid_text(e->tmp, &l->form[ARCH_SM90A].grid));
                 text_add(out, "\n");
         }
 }
@@ -225,7 +240,7 @@ TEST (order_is_kept) {
 
 /* Threads may leave between the pieces, and not come back. */
 TEST (one_block_does_both_in_turn) {
-        expect("a 256 0 1 0!\nb 128 0 1 0 1!\nc 128 0 ceil(3/4) 1 2!\n", "a;b;c 1\n");
+        expect("a 256 0 1 0!\nb 128 0 1 0 1!\nc 128 0 3/4 1 2!\n", "a;b;c 1\n");
         expect("a 128 0 1 0!\nb 256 0 1 0 1!\n", "a 1\nb 1\n");
         expect("a 128 0 1 0!\nb 128 0 2 0 1!\n", "a 1\nb 2\n");
         expect("a 128 0 1 0!\nb 128 0 1 1!\nc 128 0 1 0 1 2!\n", "a+b 2\nc 1\n");
@@ -245,8 +260,7 @@ TEST (what_calls_no_functions_joins_either) {
 TEST (what_fills_the_gpu_stays_alone) {
         expect("a 128 17408 200 0!\nb 128 17408 100 1!\nc 128 17408 60 2!\n", "a+c 260\nb 100\n");
         expect("a 128 0 5000 0!\nb 128 0 1 1!\n", "a 5000\nb 1\n");
-        expect("a 128 0 1 0!\nb 128 0 ceil(B*T/64) 1!\nc 128 0 2*ceil(9/4) 2!\n",
-               "a+c 7\nb ceil(B*T/64)\n");
+        expect("a 128 0 1 0!\nb 128 0 BT/64 1!\nc 128 0 2*9/4 2!\n", "a+c 7\nb ceil(B*T/64)\n");
 }
 
 /* Alone in small tiles; with others in larger ones, which all fit at once; one that need not be

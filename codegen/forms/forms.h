@@ -90,7 +90,7 @@ enum { MOST_SINGLE_WAVES = 4 };
 bool single_wave_same(const SingleWave *a, const SingleWave *b);
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
 double single_waves_pick(const SingleWave *const *s, int n, const Tile **best);
-Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);
+Form single_wave_form(const Tile *t, const SingleWave *s);
 
 /* ---- sm90_gemm_rows.c: linears of a decode step over a paged cache ---- */
 
@@ -285,13 +285,14 @@ typedef struct AttentionWork {
 
 /* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
  * done: C text.  many: a block for the rows of each kv head of each sequence fills the device;
- * blocks: that grid, C text. */
+ * blocks: that grid. */
 typedef struct DecodeWork {
         Ref r;
         int rows, splits;
-        const char *grid, *parts, *done;
+        Grid grid;
+        const char *parts, *done;
         bool many;
-        const char *blocks;
+        Grid blocks;
 } DecodeWork;
 
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */

@@ -164,7 +164,7 @@ bool sm90_attention_short(Build *b, const void *problem)
                 f->threads = 128;
                 f->smem = whole_rows[i].smem;
                 f->cluster = 1;
-                f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+                f->grid = grid_blocks(blocks);
                 f->waits = true;
                 build_line(b,
                            "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, "
@@ -217,7 +217,7 @@ bool sm90_attention_decode(Build *b, const void *problem)
                               : records + 16;
         f->cluster = streams ? 1 : cluster;
         f->grid = !streams           ? work->grid
-                  : splits > cluster ? arena_fmt(e->tmp, "%s*%d", work->blocks, splits / cluster)
+                  : splits > cluster ? grid_times(work->blocks, grid_blocks(splits / cluster))
                                      : work->blocks;
         f->waits = true;
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
@@ -266,13 +266,13 @@ bool sm90_attention(Build *b, const void *problem)
         f->smem = !e->g->sizes.v[SYM_T] && blocks <= SM90A_SMS && t->smem < ALONE_SMEM ? ALONE_SMEM
                                                                                        : t->smem;
         f->persistent = true;
-        f->grid = e->ragged ? arena_fmt(e->tmp, "%lld*(ceil(%s/%d)+B)", (long long)q->dim[2].n,
-                                        dim_grid(e, q->dim[1]), 64 * t->groups)
+        const Grid of_heads = grid_blocks(q->dim[2].n);
+        const int by = 64 * t->groups;
+        f->grid = e->ragged ? grid_times(of_heads, grid_ragged(e, q->dim[1], by))
                   : dim_is_const(B) && dim_is_const(q->dim[1])
-                          ? arena_fmt(e->tmp, "%lld", (long long)blocks)
-                          : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
-                                      (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
-                                      64 * t->groups);
+                          ? grid_blocks(blocks)
+                          : grid_times(grid_dim(e, B),
+                                       grid_times(of_heads, grid_ceil(e, q->dim[1], by)));
         const char *mq = sm90_attention_map(b, n->in[0], "map_q"),
                    *mk = sm90_attention_map(b, n->in[1], "map_k"),
                    *mv = sm90_attention_map(b, n->in[2], "map_v");
@@ -347,7 +347,7 @@ bool sm90_attention_backward_short(Build *b, const void *problem)
         f->threads = 384;
         f->smem = t->smem;
         f->cluster = 1;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts);
+        f->grid = grid_blocks(heads_of(e, n) * t->parts);
         f->waits = true;
         build_prefetch(b, PREFETCH_REST,
                        &(Slot) { .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
@@ -399,7 +399,7 @@ bool sm90_attention_backward(Build *b, const void *problem)
         f->smem = smem;
         f->cluster = cluster;
         f->persistent = !cluster;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        f->grid = grid_blocks(blocks);
         backward_maps(b, n);
         build_line(b,
                    "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, "

@@ -94,8 +94,7 @@ static void stream(Build *b, const StoredGemm *p, int i)
         f->min_blocks = 1;
         f->waits = true;
         f->persistent = f->pairs = true;
-        f->grid = arena_fmt(b->e->tmp, "%lld*ceil(%s/%d)", (long long)(p->N / STREAM_BN),
-                            dim_grid(b->e, p->rows), bm);
+        f->grid = grid_times(grid_blocks(p->N / STREAM_BN), grid_ceil(b->e, p->rows, bm));
         /* two codes a value */
         const TensorMap x = { .of = p->x, .dt = p->dt, .rows = p->M, .cols = p->K, .ld = p->K };
         build_line(b,
@@ -156,8 +155,7 @@ bool sm90_fp8_gemm(Build *b, const void *problem)
         f->min_blocks = 1;
         f->waits = true;
         f->cluster = 1; /* a block each, none stays */
-        f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", (long long)((p->N + bn - 1) / bn * splits),
-                            dim_grid(e, p->rows), bm);
+        f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * splits), grid_ceil(e, p->rows, bm));
         if (splits > 1) {
                 parts = arena_fmt(e->tmp, "a.%s",
                                   arg_work(e, &b->args,

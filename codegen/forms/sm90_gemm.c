@@ -204,12 +204,12 @@ double single_waves_pick(const SingleWave *const *s, int n, const Tile **best)
         return least > 0 ? SINGLE_WAVE_START + least : 0;
 }
 
-Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s)
+Form single_wave_form(const Tile *t, const SingleWave *s)
 {
         return (Form) { .threads = t->threads,
                         .smem = t->smem,
                         .cluster = 1,
-                        .grid = arena_fmt(a, "%lld", (long long)tiles_of(t, &s->p)) };
+                        .grid = grid_blocks(tiles_of(t, &s->p)) };
 }
 
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
@@ -312,8 +312,8 @@ void sm90_gemm_transpose(Build *b, Gemm *p)
         t.bytes = 8.0 * (double)p->K * (double)p->N;
         t.form[ARCH_SM90A] = t.any;
         t.form[ARCH_SM90A].cluster = 1;
-        t.form[ARCH_SM90A].grid = arena_fmt(e->tmp, "%lld", (long long)(down * across));
-        build_end(&t, "0");
+        t.form[ARCH_SM90A].grid = grid_blocks(down * across);
+        build_end(&t, grid_blocks(0));
         arg_done(e, &b->args, work, C_F32, "turned");
         p->w = (Slot) { .kind = SLOT_WORK, .id = work };
         p->ldw = 32;
@@ -405,7 +405,7 @@ bool sm90_gemm(Build *b, const void *problem)
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 *s = (SingleWave) { *p, work->forced ? t : NULL };
                 Form *f = form_begin(b, ARCH_SM90A, "gemm_single_wave_sm90");
-                *f = single_wave_form(e->m->arena, t, s);
+                *f = single_wave_form(t, s);
                 f->include = "gemm_single_wave_sm90";
                 f->waits = true;
                 b->single_wave = s;
@@ -420,9 +420,8 @@ bool sm90_gemm(Build *b, const void *problem)
         f->smem = t->smem + (sums ? ROW_SUMS_SMEM : 0);
         f->persistent = t->parts == 1;
         f->pairs = pairs;
-        f->grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles_of(t, p) * splits)
-                           : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows),
-                                       t->bm);
+        f->grid = p->fixed ? grid_blocks(tiles_of(t, p) * splits)
+                           : grid_times(grid_blocks(across), grid_ceil(e, p->rows, t->bm));
         f->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
         const char *waits = f->waits ? ", true" : "";
         if (t->parts > 1) {
@@ -430,8 +429,8 @@ bool sm90_gemm(Build *b, const void *problem)
                 int counts = work_keep(e, DIM(SM90A_SMS), 4, t->parts == 2 ? "joined2" : "joined4");
                 ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), C_F32, "parts");
                 f->cluster = 2;
-                f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2,
-                                    dim_grid(e, p->rows), 2 * t->bm);
+                f->grid = grid_times(grid_blocks(across * t->parts * 2),
+                                     grid_ceil(e, p->rows, 2 * t->bm));
                 build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);",
                            how, waits, maps, ws, arg_work(e, &b->args, counts, C_I32, "joined"));
         } else if (splits > 1) {

@@ -156,7 +156,7 @@ bool sm90_gemm_norm(Build *b, const void *problem)
         f->threads = t->threads;
         f->smem = (int)smem;
         f->cluster = (int)across;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        f->grid = grid_blocks(blocks);
         put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", work->shape),
                  work->operands);
         return true;
@@ -180,7 +180,7 @@ bool sm90_gemm_norm_single_wave(Build *b, const void *problem)
         f->threads = t->threads;
         f->smem = (int)smem;
         f->cluster = (int)across;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        f->grid = grid_blocks(blocks);
         f->waits = true;
         build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
         put_norm(b, norm, across,

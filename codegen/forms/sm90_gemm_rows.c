@@ -56,8 +56,7 @@ bool sm90_gemm_rows(Build *b, const void *problem)
         f->smem = gemm_rows_smem(rows, stages);
         f->min_blocks = 1;
         f->cluster = parts;
-        f->grid = arena_fmt(e->tmp, "%lld",
-                            (long long)((p->N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS * parts));
+        f->grid = grid_blocks((p->N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS * parts);
         f->waits = true;
         b->alone = true;
         build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);

@@ -9,7 +9,6 @@
 bool sm90_gemv_stored(Build *b, const void *problem)
 {
         const GemvStoredWork *p = problem;
-        Emit *e = b->e;
         const int values = storage_values(p->blocks);
         if (p->dt == DT_F32 || p->norm == NORM_LAYER)
                 return false;
@@ -23,7 +22,7 @@ bool sm90_gemv_stored(Build *b, const void *problem)
         f->smem = s.smem;
         f->min_blocks = 2; /* of two launches */
         f->cluster = 1;    /* all blocks run, also where launches join or a GPU is smaller */
-        f->grid = arena_fmt(e->tmp, "%d", s.blocks);
+        f->grid = grid_blocks(s.blocks);
         f->waits = true;
         b->joins = true;
         build_line(b,

@@ -87,8 +87,7 @@ bool sm90_grouped_gemm(Build *b, const void *problem)
         f->threads = t->threads;
         f->smem = t->smem;
         f->persistent = true;
-        f->grid = arena_fmt(e->tmp, "%lld",
-                            (long long)((x->grad ? x->E * down : down + x->E) * across));
+        f->grid = grid_blocks((x->grad ? x->E * down : down + x->E) * across);
         if (x->grad)
                 build_line(b, "grouped_gemm_grad_tma<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);",
                            c_type(x->dt), t->name, (long long)x->adiv, (long long)x->wdiv,

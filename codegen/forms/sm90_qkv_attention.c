@@ -202,7 +202,7 @@ bool sm90_qkv_attention(Build *b, const void *problem)
         f->threads = t.warps * 32;
         f->smem = t.smem;
         f->cluster = CLUSTER;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER));
+        f->grid = grid_blocks(heads * CLUSTER);
         f->waits = true;
         b->after_wait = true;
         if (!b->any.smem)

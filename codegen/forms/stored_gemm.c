@@ -146,9 +146,8 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
         f->waits = true;
         f->cluster = t->arch != ARCH_ANY; /* a block each, none stays */
         f->include = t->math == MATH_MMA ? "gemm_stored" : "gemm_stored_sm90";
-        f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)",
-                            (long long)((p->N + bn - 1) / bn * k->splits), dim_grid(e, p->rows),
-                            t->bm);
+        f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * k->splits),
+                             grid_ceil(e, p->rows, t->bm));
         if (k->splits > 1) {
                 const int64_t all = places_of(t, p) * k->splits * t->bm * bn;
                 parts = arena_fmt(e->tmp, "a.%s",

@@ -52,7 +52,8 @@ static void forward(Emit *e, const Group *gr)
         Att t = att_of(e, gr);
         const Type *q = &NODE(e->g, t.n->in[0])->type;
         Ref lse = item_of(e, gr->anchor, 1);
-        const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
+        const char *type = c_type(t.dt);
+        const Grid of_batch = grid_dim(e, q->dim[0]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
         if (att_is_short(&t)) {
                 short_forward(&t, lse);
@@ -68,7 +69,7 @@ static void forward(Emit *e, const Group *gr)
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
                 att_cpu_loop(&b, "attention_tiles", "",
                              "attention_task(&att, rt, tile, &a, \1_epilogue);");
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
                 return;
         }
         if (few) {
@@ -113,15 +114,14 @@ static void forward(Emit *e, const Group *gr)
                         done = arena_fmt(e->tmp, "a.%s",
                                          arg_work(e, &b.args, count, C_I32, "done"));
                 }
-                const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
+                const Grid grid = grid_times(of_batch, grid_blocks(groups * splits));
                 if (e->done_sm90[gr->anchor])
                         form_leave_out(&b, ARCH_SM90A);
                 if (r == 1 || mma)
                         forms_add(&b, FAMILY_attention_decode,
-                                  &(DecodeWork) {
-                                          gr->anchor, r, splits, grid, parts, done,
-                                          t.paged && mma && B * groups >= MANY_BLOCKS,
-                                          arena_fmt(e->tmp, "%s*%lld", Bg, (long long)groups) });
+                                  &(DecodeWork) { gr->anchor, r, splits, grid, parts, done,
+                                                  t.paged && mma && B * groups >= MANY_BLOCKS,
+                                                  grid_times(of_batch, grid_blocks(groups)) });
                 build_line(&b,
                            "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, "
                            "smem, epilogue);",
@@ -145,10 +145,11 @@ static void forward(Emit *e, const Group *gr)
                 forms_add(&b, FAMILY_attention, &(AttentionWork) { gr->anchor, l });
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    type, att_tile_text(e, r), l);
-        build_end(&b, t.ragged ? arena_fmt(e->tmp, "%lld*(ceil(%s/%d)+B)", (long long)t.H, Tg,
-                                           att_row[r].bm)
-                               : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg,
-                                           att_row[r].bm));
+        const Grid of_heads = grid_blocks(t.H);
+        build_end(&b,
+                  t.ragged ? grid_times(of_heads, grid_ragged(e, q->dim[1], att_row[r].bm))
+                           : grid_times(of_batch, grid_times(of_heads, grid_ceil(e, q->dim[1],
+                                                                                 att_row[r].bm))));
 }
 
 void gen_attention(Emit *e, const Group *gr)

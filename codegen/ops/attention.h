@@ -47,7 +47,7 @@ void att_cpu_loop(Build *b, const char *tiles, const char *heads, const char *ta
 /* Short sequences of float32, whose kernels are attention_short.cuh's. */
 bool att_is_short(Att *t);
 int att_short_bytes(int64_t D, bool grad);
-const char *att_short_grid(Att *t);
+Grid att_short_grid(Att *t);
 
 /* ---- attention_backward.c ---- */
 

@@ -66,7 +66,7 @@ static void backward_cpu(Emit *e, const Group *gr, Att *t)
                                      "attention_grad_q_task(&att, out, dout, rt, tile, &a, "
                                      "\1_epilogue);");
                 }
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -100,7 +100,7 @@ static void grad_delta(Emit *e, const Group *gr, Back *k)
         build_line(&b, "const Strides so = %s, sg = %s;", strides_of(e, &o), strides_of(e, &d));
         build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);",
                    c_type(k->t.dt), o.arg, d.arg, w);
-        build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, k->queries), delta_rows(&k->t)));
+        build_end(&b, grid_ceil(e, k->queries, delta_rows(&k->t)));
 }
 
 static void epilogues_kv(Build *b, const Group *gr)
@@ -155,8 +155,9 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
                    "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, "
                    "epilogue_v);",
                    c_type(k->t.dt), att_tile_text(e, r), grads);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
-                                (long long)k->t.K, dim_grid(e, q->dim[1]), att_row[r].bm));
+        build_end(&b, grid_times(grid_dim(e, q->dim[0]),
+                                 grid_times(grid_blocks(k->t.K),
+                                            grid_ceil(e, q->dim[1], att_row[r].bm))));
 }
 
 static void grad_q(Emit *e, const Group *gr, Back *k)
@@ -182,8 +183,9 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
         }
         build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    c_type(k->t.dt), att_tile_text(e, r), grads);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
-                                (long long)k->t.H, dim_grid(e, q->dim[1]), att_row[r].bm));
+        build_end(&b, grid_times(grid_dim(e, q->dim[0]),
+                                 grid_times(grid_blocks(k->t.H),
+                                            grid_ceil(e, q->dim[1], att_row[r].bm))));
 }
 
 void att_backward(Emit *e, const Group *gr)

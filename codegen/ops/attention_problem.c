@@ -261,8 +261,8 @@ int att_short_bytes(int64_t D, bool grad)
         return (grad ? 3 * x + 2 * p + 2 * SHORT_MOST : 3 * x + p + 4 * SHORT_MOST) * 4;
 }
 
-const char *att_short_grid(Att *t)
+Grid att_short_grid(Att *t)
 {
         Dim B = NODE(t->e->g, t->n->in[0])->type.dim[0];
-        return arena_fmt(t->e->tmp, "%s*%lld", dim_grid(t->e, B), (long long)t->H);
+        return grid_times(grid_dim(t->e, B), grid_blocks(t->H));
 }

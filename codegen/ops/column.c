@@ -34,7 +34,7 @@ void column_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t
                         parts = form_constant(&b, "PARTS", parts, ARCH_SM90A, parts_sm90);
                 build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);",
                            (long long)epilogue->n, parts, w);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
+                build_end(&b, grid_ceil(e, DIM(epilogue->n), 32));
         } else {
                 build_cpu_rows(&b, DT_F32, w, epilogue->n);
                 build_cpu_loop(
@@ -42,7 +42,7 @@ void column_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t
                         arena_fmt(e->tmp,
                                   "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);",
                                   parts, (long long)epilogue->n));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -174,7 +174,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90)
                         arena_fmt(e->tmp,
                                   "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);",
                                   rows_c, (long long)x.n));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
                 return;
         }
         b.any.threads = 256;
@@ -191,7 +191,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90)
                    (long long)x.n, rows_c, (long long)chunks);
         if (parts_sm90)
                 form_leave_out(&b, ARCH_SM90A);
-        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
+        build_end(&b, grid_blocks(chunks * col_tiles));
         if (chunks > 1)
                 column_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts_sm90,
                              &t, "colsum_parts");

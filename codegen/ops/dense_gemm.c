@@ -75,9 +75,8 @@ int dense_gemm(Build *b, DType dt, const DenseGemm *x)
                                    "gemm_task<%s>(%s, %s, %s, %s, %s, %s, %s, tile, smem, "
                                    "epilogue);",
                                    types, a->arg, a->ld, w->arg, w->ld, Mc, Nc, Kc);
-                build_end(b, arena_fmt(e->tmp, "%lld",
-                                       (long long)(all * ((M + t->bm - 1) / t->bm) *
-                                                   ((N + t->bn - 1) / t->bn))));
+                build_end(b,
+                          grid_blocks(all * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
                 product_end(e, &pick);
                 across = sm90 ? (int)((N + sm90->bn - 1) / sm90->bn) : 0;
         } else {
@@ -94,7 +93,7 @@ int dense_gemm(Build *b, DType dt, const DenseGemm *x)
                                   "}, 1, %lld, %lld, %lld, tile, &a, \1_epilogue);",
                                   a->arg, ty(dt), x->ta, a->ld, w->arg, w->ty ? w->ty : ty(dt),
                                   x->tb, w->ld, (long long)M, (long long)N, (long long)K));
-                build_end(b, "1");
+                build_end(b, grid_blocks(1));
         }
         return across;
 }

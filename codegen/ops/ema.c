@@ -26,11 +26,11 @@ static void finish(Build *b, const Shared *sh, const char *call)
         const long long n = sh->n_train;
         if (is_cuda(b->e)) {
                 build_line(b, "%s", call);
-                build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/1024)", n));
+                build_end(b, grid_ceil(b->e, DIM(n), 1024));
                 return;
         }
         build_cpu_loop(b, arena_fmt(b->e->tmp, "update_tiles(%lld)", n), 1e9, call);
-        build_end(b, "1");
+        build_end(b, grid_blocks(1));
 }
 
 void gen_ema(Emit *e, const Shared *sh, DType dt, int norm)

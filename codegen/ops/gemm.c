@@ -88,7 +88,7 @@ static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64
                    "epilogue%s);",
                    type, M, (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm,
                    operands, rest);
-        build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
+        build_end(b, grid_ceil(b->e, DIM(N), s->cols));
 }
 
 /* A few rows.  A norm of x that fuse put into the prologue is applied by the kernel itself. */
@@ -139,7 +139,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                                   "%lld, tile, &a, \1_prologue, %s, %s, \1_epilogue);",
                                   norm, eps, w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
                                   gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
-                build_end(b, "1");
+                build_end(b, grid_blocks(1));
                 return;
         }
         build_line(b, "\1_prologue prologue = { a };");
@@ -186,7 +186,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type,
                            (long long)N, (long long)K, few.threads, few.rows, few.split, rest,
                            kept);
-                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
+                build_end(b, grid_ceil(e, DIM(N), few.cols));
         } else if (rows16.warps) {
                 build_mma(b, &rows16, type, M, N, K, norm,
                           arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
@@ -199,7 +199,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                            "prologue, epilogue%s);",
                            type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles,
                            norm, align, w.arg, w.ld, eps, finish);
-                build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
+                build_end(b, grid_blocks(slim.tiles));
         } else if (tb) {
                 /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has
                  * four loads of each row */
@@ -216,7 +216,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_line(b, "gemv_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M,
                            (long long)N, (long long)K, rows, split, rest);
                 keep_row(b, keep, norm, eps, K, finish);
-                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
+                build_end(b, grid_ceil(e, DIM(N), s.cols));
         } else {
                 int cols = 32;
                 b->any.threads = 512;
@@ -225,7 +225,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_line(b, "gemv_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M,
                            (long long)N, (long long)K, cols, rest);
                 keep_row(b, keep, norm, eps, K, finish);
-                build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
+                build_end(b, grid_ceil(e, DIM(N), cols));
         }
 }
 
@@ -258,10 +258,9 @@ static Shape shape_of(Emit *e, const Node *n)
         return s;
 }
 
-static const char *tiles_of(Emit *e, const Shape *s, const Tile *t)
+static Grid tiles_of(Emit *e, const Shape *s, const Tile *t)
 {
-        return arena_fmt(e->tmp, "ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, s->M), t->bm,
-                         dim_grid(e, s->N), t->bn);
+        return grid_times(grid_ceil(e, s->M, t->bm), grid_ceil(e, s->N, t->bn));
 }
 
 /* Sums of columns beside a product (column_beside), of Hopper's form: n of them in `work`; 0:
@@ -322,7 +321,7 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
                 "tile, smem);",
                 c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align,
                 v, a.arg, a.ld, w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
-        build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
+        build_end(&part, grid_times(grid_blocks(splits), tiles_of(e, s, t)));
         Build sum = build_start(e, gr, "gemm", "matmul_sum");
         build_drop(b);
         ws = arg_done(e, &sum.args, work, C_F32, "parts");
@@ -336,8 +335,8 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
                    s->Mc, s->Nc);
         if (whole)
                 form_leave_out(&sum, ARCH_SM90A);
-        build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
-                                  256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
+        build_end(&sum,
+                  grid_ceil(e, dim_mul(s->M, s->N), 256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
 }
 
 /* The call of gemm_task for each item of a batch; `types`: its template's arguments. */
@@ -417,7 +416,7 @@ static void matmul(Emit *e, const Group *gr)
                                 "}, %s, %s, %s, %s, tile, &a, \1_epilogue);",
                                 a.arg, a.ty, s.ta, a.ld, a.step, w.arg, w.ty, s.tb, w.ld, w.step,
                                 s.Bc, s.Mc, s.Nc, s.Kc));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
                 return;
         }
         int align = align_bytes(a.dt,
@@ -503,7 +502,7 @@ static void matmul(Emit *e, const Group *gr)
                         gemm_batch_body(&b, s.Mc, s.Nc, s.Kc, t, types, &a, &w);
                 else
                         build_line(&b, "gemm_task<%s>(%s, tile, smem, epilogue);", types, operands);
-                build_end(&b, arena_fmt(e->tmp, "%s*%s", dim_grid(e, s.batch), tiles_of(e, &s, t)));
+                build_end(&b, grid_times(grid_dim(e, s.batch), tiles_of(e, &s, t)));
         }
         if (sums.columns)
                 column_sums(e, sums.columns, sums.work, sums.n);

@@ -89,7 +89,7 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                         "%s, %lld, tile, smem, prologue, slot);",
                         storage_name[s->blocks], N, K, GEMV_STORED_THREADS, adiv,
                         s->scatter ? "true" : "false", w, perm, offs, E);
-                build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
+                build_end(b, grid_times(grid_dim(e, s->P), grid_ceil(e, DIM(N), m.cols)));
         } else if (is_cuda(e)) {
                 int align = align_bytes(s->dt, K), split = 1;
                 GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
@@ -107,7 +107,7 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                         "%lld, tile, smem, prologue, slot);",
                         c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w,
                         perm, offs, E);
-                build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
+                build_end(b, grid_times(grid_dim(e, s->P), grid_ceil(e, DIM(N), m.cols)));
         } else {
                 build_cpu_loop(
                         b, arena_fmt(e->tmp, "grouped_gemv_tiles(%s, %lld, %lld)", P, N, K),
@@ -118,7 +118,7 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                                   "\1_slot);",
                                   w, s->ty, s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm, offs,
                                   (long long)s->scatter));
-                build_end(b, "1");
+                build_end(b, grid_blocks(1));
         }
 }
 
@@ -156,7 +156,7 @@ static void many_slots(Emit *e, const Group *gr, Build *b, const Slots *s, const
                 c_type(s->dt), storage_name[s->blocks], stored_gemm_tile_text(e->tmp, &k),
                 (long long)s->N, (long long)s->K, (long long)s->adiv, s->scatter ? "true" : "false",
                 align, a->arg, a->ld, s->w, s->perm, s->offs, (long long)s->E);
-        build_end(b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+        build_end(b, grid_blocks(tiles));
 }
 
 static void expert(Emit *e, const Group *gr)
@@ -216,9 +216,8 @@ static void expert(Emit *e, const Group *gr)
                         c_type(s.dt), t->name, s.tb ? "true" : "false", adiv,
                         s.scatter ? "true" : "false", align, x.rows_a, s.w, s.perm, s.offs, E, N,
                         K);
-                build_end(&b, arena_fmt(e->tmp, "%lld",
-                                        (long long)(((s.most + t->bm - 1) / t->bm + E) *
-                                                    ((N + t->bn - 1) / t->bn))));
+                build_end(&b, grid_blocks(((s.most + t->bm - 1) / t->bm + E) *
+                                          ((N + t->bn - 1) / t->bn)));
         } else {
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "grouped_gemm_tiles(%lld, %s, %lld)", E, P, N),
@@ -228,7 +227,7 @@ static void expert(Emit *e, const Group *gr)
                                   "%lld }, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_slot);",
                                   a.arg, ty(a.dt), a.ld, adiv, s.w, s.ty, s.tb, s.tb ? K : N, N * K,
                                   E, N, K, s.perm, s.offs, (long long)s.scatter));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -297,7 +296,7 @@ static void expert_rows(Emit *e, const Group *gr)
                            "%lld>(%s, %s, %s, %s, tile, smem, prologue, epilogue);",
                            c_type(dt), storage_name[blocks], N, K, GEMV_STORED_THREADS, adiv, mix,
                            w, ids, bias, gates);
-                build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
+                build_end(&b, grid_times(grid_dim(e, rows), grid_ceil(e, DIM(N), s.cols)));
         } else if (is_cuda(e)) {
                 int align = align_bytes(dt, K), all = parts * (int)K;
                 RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
@@ -319,7 +318,7 @@ static void expert_rows(Emit *e, const Group *gr)
                         "%s, tile, smem, prologue, epilogue);",
                         c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias,
                         gates);
-                build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
+                build_end(&b, grid_times(grid_dim(e, rows), grid_ceil(e, DIM(N), s.cols)));
         } else {
                 build_cpu_loop(
                         &b,
@@ -332,7 +331,7 @@ static void expert_rows(Emit *e, const Group *gr)
                                 "%lld, %lld, %s, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
                                 w, ty_of(e, wa.base), K, N * K, N, K, adiv, mix, ids, ty(dt), bias,
                                 gates));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -402,9 +401,8 @@ static void expert_grad(Emit *e, const Group *gr)
                            "%lld, %lld, tile, smem, slot);",
                            c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
                            x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
-                build_end(&b, arena_fmt(e->tmp, "%lld",
-                                        (long long)(E * ((R + t->bm - 1) / t->bm) *
-                                                    ((C + t->bn - 1) / t->bn))));
+                build_end(&b,
+                          grid_blocks(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn)));
         } else {
                 build_cpu_loop(
                         &b,
@@ -417,7 +415,7 @@ static void expert_grad(Emit *e, const Group *gr)
                                 "%lld, %s, %s, tile, &a, \1_epilogue);",
                                 y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
                                 (long long)cdiv, (long long)R, (long long)C, perm, offs));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 

@@ -208,7 +208,7 @@ static void losses(Loss *l, bool grad)
                                    c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets,
                                    loss, lse);
                 }
-                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
+                build_end(&b, grid_blocks(l->rc));
                 return;
         }
         build_cpu_rows(&b, l->dt, s, l->ld);
@@ -222,7 +222,7 @@ static void losses(Loss *l, bool grad)
                             : arena_fmt(e->tmp,
                                         "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);",
                                         (long long)l->V, targets, loss, lse));
-        build_end(&b, "1");
+        build_end(&b, grid_blocks(1));
 }
 
 static void grad_x(Loss *l)
@@ -369,8 +369,7 @@ static bool grad_w_parts(Loss *l, int index)
                    "%lld, %d, a.%s, tile, smem);",
                    c_type(l->dt), t->name, align_bytes(l->dt, l->C | x.align), column_v(N, 8), s, M,
                    x.arg, x.ld, M, N, K, splits, ws);
-        build_end(&b, arena_fmt(e->tmp, "%lld",
-                                splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
+        build_end(&b, grid_blocks(splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
         ws = arg_done(e, &b.args, work, C_F32, "parts");
         const char *to = sum_target(l, &b, l->dw, index, &flag);
@@ -381,7 +380,7 @@ static bool grad_w_parts(Loss *l, int index)
         build_line(&b, "\1_epilogue epilogue = { a };");
         build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, epilogue);", ws, splits,
                    M, N);
-        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 4)));
+        build_end(&b, grid_ceil(e, DIM(M * N), 256 * column_v(N, 4)));
         return true;
 }
 
@@ -446,7 +445,7 @@ static void grad_bias(Loss *l, int index)
                         &b,
                         "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, prologue, epilogue);",
                         (long long)l->V, cols, (long long)l->rc);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
+                build_end(&b, grid_ceil(e, DIM(l->V), cols));
         } else {
                 build_cpu_rows(&b, l->dt, s, l->ld);
                 build_cpu_loop(
@@ -455,7 +454,7 @@ static void grad_bias(Loss *l, int index)
                                 e->tmp,
                                 "column_sum_task(%lld, %lld, tile, &a, \1_prologue, \1_epilogue);",
                                 (long long)l->rc, (long long)l->V));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 

@@ -67,8 +67,7 @@ void exp_start(Loss *l, int64_t chunk)
                    c_type(l->dt), (long long)l->C, wide(l, x.align | w.align), x.arg, x.ld, w.arg,
                    w.ld, (long long)l->V, (long long)l->rows, targets,
                    arg_work(e, &b.args, l->exps->shift, C_F32, "shift"));
-        build_end(&b,
-                  arena_fmt(e->tmp, "%lld", (long long)((l->rows + SHIFT_ROWS - 1) / SHIFT_ROWS)));
+        build_end(&b, grid_blocks((l->rows + SHIFT_ROWS - 1) / SHIFT_ROWS));
 }
 
 /* An epilogue that asks for a number of its row, and may want sums (EpilogueSums); dt: of what it
@@ -161,8 +160,7 @@ void exp_finish(Loss *l, bool grad)
                    c_type(l->dt), (long long)l->V, (long long)l->C, wide(l, x.align), parts,
                    grad ? "true" : "false", c_type(l->dt), s, (long long)l->ld, (long long)l->rc,
                    sums, targets, loss, more);
-        build_end(&b,
-                  arena_fmt(e->tmp, "%lld", (long long)((l->rc + FINISH_ROWS - 1) / FINISH_ROWS)));
+        build_end(&b, grid_blocks((l->rc + FINISH_ROWS - 1) / FINISH_ROWS));
 }
 
 void exp_dx_epilogue(Loss *l, Build *b, DType out, const char *dx)

@@ -66,5 +66,5 @@ void small_vocab_losses(Loss *l)
                    "a.%s, tile, %lld, smem, dloss);",
                    shape, x.arg, x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx,
                    (long long)tiles);
-        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+        build_end(&b, grid_blocks(tiles));
 }

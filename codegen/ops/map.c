@@ -26,13 +26,12 @@ void gen_map(Emit *e, const Group *gr)
                 b.plain = calls_none(e->g, f);
                 build_line(&b, "\1_body body = { a };");
                 build_line(&b, "map_task<256, %lld>(%s, tile, body);", (long long)f->n, rows);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)",
-                                        dim_grid(e, dim_mul(f->rows, DIM(f->n))), 256 * 16));
+                build_end(&b, grid_ceil(e, dim_mul(f->rows, DIM(f->n)), 256 * 16));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "map_tiles(%s, %lld)", rows, (long long)f->n),
                                b.flops * 4,
                                arena_fmt(e->tmp, "map_task(%s, %lld, tile, &a, \1_body);", rows,
                                          (long long)f->n));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }

@@ -88,14 +88,14 @@ static void momentum(const Muon *u)
                            "tile, %d, smem);",
                            vector_of(u), u->dt == DT_F16 ? "true" : "false", m, x, parts, nm,
                            tiles_of(u));
-                build_end(&b, arena_fmt(e->tmp, "%d", u->n * tiles_of(u)));
+                build_end(&b, grid_blocks(u->n * tiles_of(u)));
         } else {
                 build_cpu_loop(&b, c_tiles(u), 1e9,
                                arena_fmt(e->tmp,
                                          "muon_momentum_task(rt, w, a.%s, a.%s, a.%s, a.%s, a.%s, "
                                          "tile);",
                                          g, m, x, parts, nm));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -110,12 +110,12 @@ static void scale(const Muon *u)
         if (cuda) {
                 build_line(&b, "muon_scale_task<256, %d>(w, a.%s, a.%s, tile, %d, smem);",
                            vector_of(u), x, parts, tiles_of(u));
-                build_end(&b, arena_fmt(e->tmp, "%d", u->n * tiles_of(u)));
+                build_end(&b, grid_blocks(u->n * tiles_of(u)));
         } else {
                 build_cpu_loop(&b, c_tiles(u), 1e9,
                                arena_fmt(e->tmp, "muon_scale_task(w, a.%s, a.%s, tile);", x,
                                          parts));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -248,7 +248,7 @@ static void apply(const Muon *u)
                            "tile, %lld);",
                            v, rates ? "&own" : "rt", x, factor, w->decays ? "true" : "false", nm,
                            each);
-                build_end(&b, arena_fmt(e->tmp, "%lld", u->n * each));
+                build_end(&b, grid_blocks(u->n * each));
         } else {
                 build_cpu_loop(&b, c_tiles(u), 1e9,
                                arena_fmt(e->tmp,
@@ -256,7 +256,7 @@ static void apply(const Muon *u)
                                          "tile);%s",
                                          rt, rates ? "&own" : "rt", params, x, factor, w->decays,
                                          nm, rates ? " }" : ""));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 

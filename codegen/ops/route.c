@@ -17,14 +17,14 @@ static void topk(Emit *e, const Group *gr)
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "topk_task<%lld, %lld, 128>(%s, tile, prologue, a.%s, a.%s);",
                            (long long)x->n, (long long)n->a.k.k, rows, v, i);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
+                build_end(&b, grid_ceil(e, x->rows, 4));
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
                         arena_fmt(e->tmp,
                                   "topk_task(%lld, %lld, a.%s, a.%s, tile, &a, \1_prologue);",
                                   (long long)x->n, (long long)n->a.k.k, v, i));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -45,7 +45,7 @@ static void route(Emit *e, const Group *gr)
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "route_task<%lld, %lld, %s, 128>(%s, tile, prologue, a.%s, a.%s);",
                            E, k, n->a.route.renorm ? "true" : "false", rows, v, i);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4)", dim_grid(e, x->rows)));
+                build_end(&b, grid_ceil(e, x->rows, 4));
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
@@ -53,7 +53,7 @@ static void route(Emit *e, const Group *gr)
                                 e->tmp,
                                 "route_task(%lld, %lld, %lld, a.%s, a.%s, tile, &a, \1_prologue);",
                                 E, k, (long long)n->a.route.renorm, v, i));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -72,15 +72,14 @@ static void topk_grad(Emit *e, const Group *gr)
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);",
                            (long long)n->a.k.k, (long long)x->n, rows, i);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)",
-                                        dim_grid(e, dim_mul(x->rows, DIM(n->a.k.k)))));
+                build_end(&b, grid_ceil(e, dim_mul(x->rows, DIM(n->a.k.k)), 4096));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp,
                                          "topk_grad_task(%lld, %lld, %s, tile, &a, \1_prologue, "
                                          "\1_epilogue);",
                                          (long long)n->a.k.k, (long long)x->n, i));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -111,11 +110,11 @@ static void bucket(Emit *e, const Group *gr)
                 build_line(&b,
                            "bucket_task<%d>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);",
                            b.any.threads, ids, P, (long long)k, (long long)tiles, perm, o);
-                build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+                build_end(&b, grid_blocks(tiles));
         } else {
                 build_line(&b, "bucket_task(%s, %s, %lld, a.%s, NULL, a.%s);", ids, P, (long long)k,
                            perm, o);
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -161,8 +160,8 @@ static void scatter(Emit *e, const Group *gr)
                            "prologue, epilogue);",
                            (long long)N, cols, long_ones ? ", 1" : "", (long long)k, perm, offs,
                            adds_only(e, &t));
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)*ceil(%lld/%d)", (long long)k,
-                                        long_ones ? 1 : 8, (long long)N, cols));
+                build_end(&b, grid_times(grid_ceil(e, DIM(k), long_ones ? 1 : 8),
+                                         grid_ceil(e, DIM(N), cols)));
         } else {
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
@@ -170,7 +169,7 @@ static void scatter(Emit *e, const Group *gr)
                                   "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_prologue, "
                                   "\1_epilogue);",
                                   (long long)N, perm, offs, adds_only(e, &t)));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -192,8 +191,7 @@ static void combine(Emit *e, const Group *gr)
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);",
                            (long long)N, (long long)k, rows, gate);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)",
-                                        dim_grid(e, dim_mul(gr->epilogue[0].rows, DIM(N)))));
+                build_end(&b, grid_ceil(e, dim_mul(gr->epilogue[0].rows, DIM(N)), 4096));
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
@@ -201,7 +199,7 @@ static void combine(Emit *e, const Group *gr)
                                 e->tmp,
                                 "combine_task(%lld, %lld, %s, tile, &a, \1_prologue, \1_epilogue);",
                                 (long long)k, (long long)N, gate));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 

@@ -63,8 +63,7 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                            kind, (long long)x->n, th,
                            row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows,
                            eps);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
-                                        rows_per_tile(x->n, th)));
+                build_end(&b, grid_ceil(e, x->rows, rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
@@ -72,7 +71,7 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                                   "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, "
                                   "\1_epilogue);",
                                   kind, (long long)x->n, eps));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -97,15 +96,14 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                            "prologue_x, prologue_dy, epilogue, (float *)0, (float *)0);",
                            kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
                            rows_per_tile(x->n, th), eps);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
-                                        rows_per_tile(x->n, th)));
+                build_end(&b, grid_ceil(e, x->rows, rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp,
                                          "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, "
                                          "\1_prologue_x, \1_prologue_dy, \1_epilogue);",
                                          kind, (long long)x->n, eps));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -179,7 +177,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
                         blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
-                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+                build_end(&b, grid_blocks(blocks));
         } else if (is_cuda(e)) {
                 b.any.threads = th;
                 b.us = 3;
@@ -214,7 +212,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                            kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
                            groups <= NORM_BLOCKS ? ", true, PREFETCH" : "", rows, blocks, eps, dg,
                            layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
-                build_end(&b, arena_fmt(e->tmp, "%d", blocks));
+                build_end(&b, grid_blocks(blocks));
         } else {
                 text_add(build_decl(&b),
                          "/* the gradient of the output, and that times the gain */\n"
@@ -234,7 +232,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                                          "\1_prologue_x, \1_prologue_dy, \1_epilogue);",
                                          kind, (long long)x->n, eps, rows, dg,
                                          layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
         const char *parts = is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks)
                                        : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
@@ -268,13 +266,12 @@ static void row_general(Emit *e, const Group *gr, const char *header, const char
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, prologue, %sepilogue);", task, k,
                            (long long)x->n, th, rows, len, extra);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
-                                        rows_per_tile(x->n, th)));
+                build_end(&b, grid_ceil(e, x->rows, rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_prologue, %s\1_epilogue);",
                                          task, k, len, prologues == 2 ? "\1_prologue_dy, " : ""));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -292,14 +289,13 @@ static void argmax(Emit *e, const Group *gr)
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, prologue, a.%s);",
                            (long long)x->n, th, rows, len, out);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
-                                        rows_per_tile(x->n, th)));
+                build_end(&b, grid_ceil(e, x->rows, rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp,
                                          "a.%s[tile] = argmax_task(%s, tile, &a, \1_prologue);",
                                          out, len));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -345,7 +341,7 @@ static void ce(Emit *e, const Group *gr)
                 if (is_cuda(e)) {
                         build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);",
                                    type, (long long)V, th, logits, ld, targets, loss, l);
-                        build_end(&b, dim_grid(e, type_rows(lt)));
+                        build_end(&b, grid_dim(e, type_rows(lt)));
                 } else {
                         build_functor(&b, &gr->prologue[0], "prologue");
                         build_cpu_loop(
@@ -353,7 +349,7 @@ static void ce(Emit *e, const Group *gr)
                                 arena_fmt(e->tmp,
                                           "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_prologue);",
                                           (long long)V, targets, loss, l));
-                        build_end(&b, "1");
+                        build_end(&b, grid_blocks(1));
                 }
                 return;
         }
@@ -364,7 +360,7 @@ static void ce(Emit *e, const Group *gr)
                 build_line(&b, "\1_dloss dloss = { a };");
                 build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type,
                            (long long)V, th, logits, d, ld, targets, lse);
-                build_end(&b, dim_grid(e, type_rows(lt)));
+                build_end(&b, grid_dim(e, type_rows(lt)));
         } else {
                 build_functor(&b, &gr->prologue[0], "prologue");
                 build_functor(&b, &gr->epilogue[0], "epilogue");
@@ -374,7 +370,7 @@ static void ce(Emit *e, const Group *gr)
                                   "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, "
                                   "\1_epilogue);",
                                   (long long)V, targets, lse));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -416,8 +412,7 @@ static void append_rows(Emit *e, const Group *gr)
                            "append_rows_task<%lld, %lld, %d>(a.%s, %lld, %s, tile, smem, prologue, "
                            "place);",
                            K, D, th, cache, row, rows);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
-                                        rows_per_tile(x->n, th)));
+                build_end(&b, grid_ceil(e, x->rows, rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp,
@@ -425,7 +420,7 @@ static void append_rows(Emit *e, const Group *gr)
                                          "\1_prologue);",
                                          K, D, row, cache,
                                          place_text(e, n, arena_fmt(e->tmp, "(tile / %lld)", K))));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -445,12 +440,11 @@ static void round_fp8(Emit *e, const Group *gr)
                                          "round_fp8_task(%lld, %lld, tile, &a, \1_prologue, "
                                          "\1_epilogue);",
                                          (long long)N, (long long)G));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
                 return;
         }
-        const char *grid = arena_fmt(e->tmp, "ceil(%s/%d)",
-                                     dim_grid(e, dim_mul(x->rows, DIM((N + G - 1) / G))),
-                                     rows_per_tile(G, th));
+        const Grid grid = grid_ceil(e, dim_mul(x->rows, DIM((N + G - 1) / G)),
+                                    rows_per_tile(G, th));
         const char *task = arena_fmt(e->tmp, "<%lld, %lld, %d>", (long long)N, (long long)G, th);
         b.any.threads = th;
         b.any.smem = 256;

@@ -40,7 +40,7 @@ void gen_sample(Emit *e, const Group *gr)
                         "*)a.%s, %lld, a.%s, tile, smem);",
                         (long long)V, (long long)cap, logits, (long long)V, scratch, slot, drawn,
                         (long long)slots, next);
-                build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
+                build_end(&b, grid_dim(e, DIM_SYM(SYM_B)));
         } else {
                 build_line(&b, "for (long tile = 0; tile < B; tile++)");
                 build_line(&b,
@@ -48,6 +48,6 @@ void gen_sample(Emit *e, const Group *gr)
                            "*)a.%s, %lld, %lld, a.%s, tile);",
                            logits, (long long)V, (long long)V, scratch, slot, drawn,
                            (long long)slots, (long long)cap, next);
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }

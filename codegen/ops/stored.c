@@ -27,7 +27,7 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
         b.bytes = (double)storage_bytes(s, n) + (double)n * size;
         build_line(&b, "stored_decode_task<Stored_%s, %s, %d>(a.%s, a.%s, %lldl, tile);",
                    storage_name[s], type, THREADS, to, from, n);
-        build_end(&b, arena_fmt(e->tmp, "%lld", ((n + 255) / 256 * 4 + THREADS - 1) / THREADS));
+        build_end(&b, grid_blocks(((n + 255) / 256 * 4 + THREADS - 1) / THREADS));
         e->decoded[param] = work + 1;
 }
 
@@ -136,7 +136,7 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, NormKind n
         }
         if (keep)
                 build_line(b, "%s", keep);
-        build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
+        build_end(b, grid_ceil(e, DIM(N), cols));
 }
 
 bool gemm_stored(Build *b, Ref x, Ref w, Dim M)

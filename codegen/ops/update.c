@@ -31,7 +31,7 @@ void gen_add_grads(Emit *e, const Shared *sh)
         b.bytes = 10.0 * (double)n_low;
         build_line(&b, "const Grads grads = %s;", g);
         build_line(&b, "grad_add_task<256>(rt, grads, a.sum, tile);");
-        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n_low));
+        build_end(&b, grid_ceil(e, DIM(n_low), 2048));
 }
 
 /* A table of the small parameters (SmallState), by the name `small`; their number. */
@@ -161,7 +161,7 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                                 "%lldll, a.%s, tile, %lld, smem);",
                                 dt == DT_F16 ? "true" : "false", states8, n_small,
                                 (long long)sh->n_decay, nm, (long long)tiles);
-                        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+                        build_end(&b, grid_blocks(tiles));
                         return;
                 }
                 if (own_rates)
@@ -171,7 +171,7 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                         "update_task<256, %s%s>(%s, params, { a.%s%s }, grads, %lldll, a.%s, %s);",
                         o->rule, dt == DT_F16 ? ", true" : "", own_rates ? "&own" : "rt", m,
                         v ? arena_fmt(e->tmp, ", a.%s", v) : "", (long long)sh->n_decay, nm, tile);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)(n - from)));
+                build_end(&b, grid_ceil(e, DIM(n - from), 1024));
         } else {
                 const char *params = params_text(e, sh, dt, p, l);
                 const char *call =
@@ -189,7 +189,7 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                                           own_rates ? " }" : "");
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)(n - from)),
                                1e9, call);
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 }
 
@@ -219,18 +219,18 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                         &b,
                         "grad_norm_task<256>(rt, grads, tile, %d, a.%s, a.%s, a.%s, a.%s, smem);",
                         NORM_TILES, w, done, nm, bd);
-                build_end(&b, arena_fmt(e->tmp, "%d", NORM_TILES));
+                build_end(&b, grid_blocks(NORM_TILES));
         } else {
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
                                arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g,
                                          (long long)n, w));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
                 b = build_start(e, NULL, "update", "grad_norm");
                 w = arg_work(e, &b.args, parts, C_F64, "parts");
                 nm = arg_work(e, &b.args, norm, C_F32, "norm");
                 build_line(&b, "norm_finish_task(rt, a.%s, update_tiles(%lld), a.%s, a.%s);", w,
                            (long long)n, nm, arg_work(e, &b.args, bad, C_I32, "bad"));
-                build_end(&b, "1");
+                build_end(&b, grid_blocks(1));
         }
 
         if (!sh->n_ranges)

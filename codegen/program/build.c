@@ -87,23 +87,22 @@ bool dim_known(const Emit *e, Dim d)
         return known;
 }
 
-const char *dim_c(Emit *e, Dim d)
+Dim dim_here(const Emit *e, Dim d)
 {
         const Sizes *s = &e->g->sizes;
-        char buf[64];
         for (int i = 0; i < N_SYM; i++)
                 while (d.e[i] && s->v[i]) {
                         d.n *= s->v[i];
                         d.e[i]--;
                 }
-        dim_text(d, buf);
-        return strchr(buf, '*') ? arena_fmt(e->tmp, "(%s)", buf) : arena_str(e->tmp, buf);
+        return d;
 }
 
-const char *dim_grid(Emit *e, Dim d)
+const char *dim_c(Emit *e, Dim d)
 {
-        const char *s = dim_c(e, d);
-        return *s == '(' ? arena_fmt(e->tmp, "%.*s", (int)strlen(s) - 2, s + 1) : s;
+        char buf[64];
+        dim_text(dim_here(e, d), buf);
+        return strchr(buf, '*') ? arena_fmt(e->tmp, "(%s)", buf) : arena_str(e->tmp, buf);
 }
 
 /* ---- arguments ---------------------------------------------------------- */
@@ -420,7 +419,7 @@ static int compile_ms(const Build *b)
         return most + b->compile_ms + ops;
 }
 
-static Piece *piece_of(Build *b, const char *grid)
+static Piece *piece_of(Build *b, Grid grid)
 {
         Arena *m = b->e->m->arena;
         const Args *a = &b->args;
@@ -454,7 +453,6 @@ static Piece *piece_of(Build *b, const char *grid)
                 Form *f = &p->form[i];
                 *f = b->form[i];
                 f->include = f->include ? arena_str(m, f->include) : NULL;
-                f->grid = f->grid ? arena_str(m, f->grid) : NULL;
                 f->decl = decl->s ? arena_str(m, decl->s) : NULL;
                 f->body = body->s ? arena_str(m, body->s) : NULL;
         }
@@ -473,7 +471,7 @@ static Piece *piece_of(Build *b, const char *grid)
         return p;
 }
 
-void build_end(Build *b, const char *grid)
+void build_end(Build *b, Grid grid)
 {
         Emit *e = b->e;
         Arena *m = e->m->arena;

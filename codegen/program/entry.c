@@ -25,7 +25,7 @@ static bool text_equal(const char *a, const char *b) { return a == b || (a && b 
 static bool form_equal(const Form *a, const Form *b)
 {
         return text_equal(a->include, b->include) && text_equal(a->decl, b->decl) &&
-               text_equal(a->body, b->body) && text_equal(a->grid, b->grid) &&
+               text_equal(a->body, b->body) && grid_equal(&a->grid, &b->grid) &&
                a->threads == b->threads && a->smem == b->smem && a->min_blocks == b->min_blocks;
 }
 
@@ -38,35 +38,6 @@ bool piece_equal(const Piece *a, const Piece *b)
                text_equal(a->tile, b->tile) && text_equal(a->prefetches, b->prefetches) &&
                a->fast == b->fast;
 }
-
-/* A product of factors in the manifest's EXPR; -1 where it depends on B or T. */
-static int64_t product(const char **s)
-{
-        int64_t x = 1;
-        for (;; ++*s) {
-                int64_t f = 0;
-                if (!strncmp(*s, "ceil(", 5)) {
-                        *s += 5;
-                        int64_t over = product(s),
-                                by = **s == '/' ? strtoll(*s + 1, (char **)s, 10) : 0;
-                        if (over < 0 || by < 1)
-                                return -1;
-                        f = (over + by - 1) / by;
-                        ++*s; /* ) */
-                } else {
-                        char *end;
-                        f = strtoll(*s, &end, 10);
-                        if (end == *s)
-                                return -1;
-                        *s = end;
-                }
-                x *= f;
-                if (**s != '*')
-                        return x;
-        }
-}
-
-int64_t grid_count(const char *expr) { return product(&expr); }
 
 /* How many pieces from i on are equal. */
 static int run_of(Piece *const *p, int n, int i)
@@ -309,7 +280,7 @@ static void put_enum(const Launch *l, int arch, Text *t)
         int64_t first = 0;
         text_add(t, "        enum { FIRST0 = 0");
         for (int i = 0; i < l->n_pieces; i++) {
-                int64_t each = grid_count(l->piece[i]->form[arch].grid);
+                int64_t each = grid_count(&l->piece[i]->form[arch].grid);
                 text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i, (long long)each, i + 1,
                          (long long)(first += each));
         }
@@ -344,7 +315,7 @@ static bool has_forms(const Launch *l)
 static void put_branch(const Launch *l, int i, int n, int64_t from, int threads, Text *t)
 {
         const Piece *p = l->piece[i];
-        int64_t by = grid_count(p->any.grid);
+        int64_t by = grid_count(&p->any.grid);
         char own[16], first[24], end[24], each[24];
         bool names = has_forms(l);
         snprintf(own, sizeof own, "\1_%d", i);
@@ -415,7 +386,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         for (int i = 0, n; i < l->n_pieces; i += n) {
                 n = run_of(l->piece, l->n_pieces, i);
                 put_branch(l, i, n, first, k->any.threads, t);
-                first += n * grid_count(l->piece[i]->any.grid);
+                first += n * grid_count(&l->piece[i]->any.grid);
                 text_add(t, i + n < l->n_pieces ? " else " : "\n");
         }
         text_add(t, "}\n");

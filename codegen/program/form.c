@@ -36,7 +36,7 @@ Form *form_begin(Build *b, ArchId arch, const char *include)
 
 void form_leave_out(Build *b, ArchId arch)
 {
-        b->form[arch] = (Form) { .threads = b->any.threads, .grid = "0", .none = true };
+        b->form[arch] = (Form) { .threads = b->any.threads, .grid = grid_blocks(0), .none = true };
         b->at = ARCH_ANY;
 }
 

@@ -103,7 +103,7 @@ static bool spread(Launch *l)
         Form *own = &l->form[ARCH_SM90A];
         bool is = form_is(l->form, ARCH_SM90A);
         int threads = own->threads, smem = own->smem;
-        int64_t blocks = grid_count(is ? own->grid : l->any.grid),
+        int64_t blocks = grid_count(is ? &own->grid : &l->any.grid),
                 share = (blocks + SM90A_SMS - 1) / SM90A_SMS;
         for (int i = 0; i < l->n_pieces && !is; i++) {
                 const Form *f = &l->piece[i]->any;

@@ -46,7 +46,7 @@ static Seen slot_seen(Emit *e, Slot s, CType type)
 static void piece_text(Emit *e, const Launch *l, const Piece *p, int first, Text *out)
 {
         text_add(out, "piece %d %d %.0f %.0f %s %s\n", p->group, p->any.threads, p->flops, p->bytes,
-                 p->any.grid, p->title);
+                 grid_text(e->tmp, &p->any.grid), p->title);
         for (int i = 0; i < p->n_args && first + i < l->n_args; i++) {
                 const Slot s = matrix_of(e, l->arg[first + i]);
                 bool again = false;

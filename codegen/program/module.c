@@ -53,27 +53,27 @@ void module_fused(const Module *m, Text *out)
                 for (int j = 0; j < k->n_pieces; j++) {
                         const Piece *p = k->piece[j];
                         if (k->n_pieces > 1)
-                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->any.grid,
-                                         p->any.threads);
+                                text_add(out, "  %s, grid %s, %d threads\n", p->title,
+                                         grid_text(m->arena, &p->any.grid), p->any.threads);
                         piece_fused(p, out);
                         if (k->n_pieces > 1)
                                 piece_buffers(p, out);
                 }
                 if (m->target == TARGET_CUDA)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
-                                 k->n_pieces > 1 ? "  " : "    ", k->any.grid, k->any.threads,
-                                 k->any.smem);
+                                 k->n_pieces > 1 ? "  " : "    ", grid_text(m->arena, &k->any.grid),
+                                 k->any.threads, k->any.smem);
                 if (k->spread)
                         text_add(
                                 out,
                                 "%ssm_90a  grid %s, %d threads, %d bytes shared: it starts early\n",
-                                k->n_pieces > 1 ? "  " : "    ", k->any.grid, k->any.threads,
-                                k->spread);
+                                k->n_pieces > 1 ? "  " : "    ", grid_text(m->arena, &k->any.grid),
+                                k->any.threads, k->spread);
                 for (int j = ARCH_ANY + 1; j < N_ARCHS; j++) {
                         const Form *f = &k->form[j];
                         if (f->threads)
                                 text_add(out, "    %s  grid %s %s, %d threads, %d bytes shared\n",
-                                         archs[j].name, f->grid,
+                                         archs[j].name, grid_text(m->arena, &f->grid),
                                          f->cluster ? "in clusters"
                                                     : "or one block a multiprocessor",
                                          f->threads, f->smem);

@@ -7,8 +7,7 @@
 
 static const char *io_shape(Emit *e, const Type *t)
 {
-        const char *s = dim_grid(e, type_elems(t));
-        return s;
+        return arena_str(e->tmp, dim_text(dim_here(e, type_elems(t)), (char[64]) { 0 }));
 }
 
 static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
@@ -267,11 +266,12 @@ static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
         for (int l = 0; l < e->n_launch; l++) {
                 const Launch *x = &e->launch[l];
                 e->at_launch = l;
-                text_add(out, "run %s grid %s", x->kernel, x->any.grid);
+                text_add(out, "run %s grid %s", x->kernel, grid_text(e->tmp, &x->any.grid));
                 for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
                         if (form_is(x->form, i) || (i == ARCH_SM90A && x->spread))
                                 text_add(out, " %s %s", archs[i].name,
-                                         form_is(x->form, i) ? x->form[i].grid : x->any.grid);
+                                         grid_text(e->tmp, form_is(x->form, i) ? &x->form[i].grid
+                                                                               : &x->any.grid));
                 text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);

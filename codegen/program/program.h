@@ -29,12 +29,25 @@ typedef struct Arch {
 } Arch;
 extern const Arch archs[N_ARCHS];
 
+/* Blocks of a launch (grid.c): a product of dimensions, of dimensions by parts of `by` (0: whole), and
+ * of such parts and one more for each sequence of the call. */
+enum { MOST_FACTORS = 4 };
+typedef struct GridFactor {
+        Dim of;
+        int64_t by;
+        bool sequences;
+} GridFactor;
+typedef struct Grid {
+        GridFactor factor[MOST_FACTORS];
+        int n; /* 0: it is not set */
+} Grid;
+
 /* How a kernel's problem is done on one architecture.  ARCH_ANY's always is; threads 0: there is no
  * other, that one serves.  A form may have a launch of its own and the general one's text. */
 typedef struct Form {
         const char *include; /* header without its ending: "sample" is sample.cuh or cpu_sample.h */
         const char *decl, *body; /* what this form alone declares and does, or NULL */
-        const char *grid;        /* text of the manifest's EXPR */
+        Grid grid;
         int threads, smem, min_blocks;
         int cluster;     /* blocks of a cluster; 0: none */
         bool persistent; /* blocks stay: one a multiprocessor, `grid` of them at most */
@@ -300,8 +313,8 @@ FunctorText build_functor(Build *b, const Functor *f, const char *name);
 void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);
 /* this launch passes the argument's address plus bytes */
 void build_shift(Build *b, const char *arg, int64_t bytes);
-void build_end(Build *b, const char *grid); /* adds the launch; grid: of ARCH_ANY */
-void build_drop(Build *b);                  /* or forgets it */
+void build_end(Build *b, Grid grid); /* adds the launch; grid: of ARCH_ANY */
+void build_drop(Build *b);           /* or forgets it */
 /* C: the functor \1_NAME: body is the text of its lines, which know row, col, n, v and a. */
 void build_cpu_functor(Build *b, const char *name, const char *body);
 /* C: the functor \1_prologue that loads rows of the matrix `arg`, ld elements apart. */
@@ -313,8 +326,8 @@ const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
 CType ctype_of(DType dt);
 bool dim_known(const Emit *e, Dim d);       /* a constant, in this program */
+Dim dim_here(const Emit *e, Dim d);         /* with the symbols that this program knows */
 const char *dim_c(Emit *e, Dim d);          /* C text: constants, B and T */
-const char *dim_grid(Emit *e, Dim d);       /* manifest text */
 int64_t dim_most(Emit *e, Dim d);           /* value at the program's largest sizes */
 const char *ty(DType dt);                   /* TY_F32 ... of tgc.h */
 Storage blocks_of(const Emit *e, Ref base); /* of ops/stored.c: as they lie now */
@@ -326,9 +339,19 @@ void stored_types_text(uint64_t bits, Text *t);
 const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
 Ref item_of(Emit *e, Ref r, int index);          /* the node that names output index, or 0 */
 
+/* ---- grid.c: how many blocks a launch has ---- */
+
+Grid grid_blocks(int64_t n);
+Grid grid_dim(const Emit *e, Dim d);
+Grid grid_ceil(const Emit *e, Dim d, int64_t by);   /* d / by, rounded up */
+Grid grid_ragged(const Emit *e, Dim d, int64_t by); /* and one more for each sequence */
+Grid grid_times(Grid a, Grid b);
+bool grid_equal(const Grid *a, const Grid *b);
+int64_t grid_count(const Grid *g);              /* -1: they depend on B or T */
+const char *grid_text(Arena *a, const Grid *g); /* of the manifest's EXPR */
+
 /* ---- entry.c: pieces to entry points ---- */
 
-int64_t grid_count(const char *expr); /* blocks; -1: they depend on B or T */
 bool piece_equal(const Piece *a, const Piece *b);
 /* kernels announce the next before they wait themselves, but for triggers_after_wait and _late */
 bool triggers_first(const Emit *e);

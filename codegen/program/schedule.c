@@ -110,7 +110,7 @@ static bool is_light(const Piece *p) { return p->any.smem <= LIGHT_SMEM; }
 static int room_of(const Launch *l)
 {
         const Piece *p = l->piece[0];
-        int64_t blocks = grid_count(l->any.grid);
+        int64_t blocks = grid_count(&l->any.grid);
         if (is_light(p) || p->any.min_blocks <= 2 || blocks < 0)
                 return (int)blocks;
         return (int)((blocks * 2 + p->any.min_blocks - 1) / p->any.min_blocks);
@@ -285,7 +285,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         }
         t->member = arena_grow(s->a, t->member, t->n, &t->cap, sizeof *t->member);
         t->member[t->n++] = i;
-        t->blocks += (int)grid_count(l->any.grid);
+        t->blocks += (int)grid_count(&l->any.grid);
         t->room += s->room[i];
         t->heavy |= !is_light(l->piece[0]);
         t->threads = l->piece[0]->any.threads > t->threads ? l->piece[0]->any.threads : t->threads;
@@ -348,15 +348,15 @@ static Form choose_tiles(Steps *s, const Team *t)
                 *p = *l->piece[0];
                 l->piece = arena_alloc(m, sizeof *l->piece);
                 l->piece[0] = p;
-                const Form f = single_wave_form(m, tile[i], p->single_wave);
+                const Form f = single_wave_form(tile[i], p->single_wave);
                 Form *own = &p->form[ARCH_SM90A];
                 own->threads = f.threads, own->smem = f.smem, own->grid = f.grid;
                 p->tile = tile[i]->name;
                 all.threads = f.threads > all.threads ? f.threads : all.threads;
                 all.smem = f.smem > all.smem ? f.smem : all.smem;
-                blocks += grid_count(f.grid);
+                blocks += grid_count(&f.grid);
         }
-        all.grid = arena_fmt(m, "%lld", (long long)blocks);
+        all.grid = grid_blocks(blocks);
         return all;
 }
 
@@ -368,9 +368,9 @@ static Form forms_beside(Steps *s, const Team *t)
         for (int i = 0; i < t->n; i++) {
                 const Form *f = &s->e->launch[t->member[i]].piece[0]->form[ARCH_SM90A];
                 all.smem = f->smem > all.smem ? f->smem : all.smem;
-                blocks += grid_count(f->grid);
+                blocks += grid_count(&f->grid);
         }
-        all.grid = arena_fmt(s->e->m->arena, "%lld", (long long)blocks);
+        all.grid = grid_blocks(blocks);
         return all;
 }
 
@@ -378,7 +378,7 @@ static Launch merged(Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
         Arena *m = s->e->m->arena;
-        Launch to = { .any = { .grid = arena_fmt(m, "%d", t->blocks) } };
+        Launch to = { .any = { .grid = grid_blocks(t->blocks) } };
         bool *done = arena_alloc(s->a, (size_t)t->n);
         if (all[t->member[0]].piece[0]->single_wave)
                 to.form[ARCH_SM90A] = choose_tiles(s, t);
@@ -406,7 +406,7 @@ static Launch merged(Steps *s, const Team *t)
 
 static bool one_block(const Launch *l)
 {
-        return grid_count(l->any.grid) == 1 && !form_is(l->piece[0]->form, ARCH_SM90A) &&
+        return grid_count(&l->any.grid) == 1 && !form_is(l->piece[0]->form, ARCH_SM90A) &&
                (l->n_pieces == 1 || l->in_turn);
 }
 

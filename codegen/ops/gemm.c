@@ -18,6 +18,7 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         m->dt = NODE(e->g, a.base)->type.dt;
         m->ty = ty_of(e, a.base);
         m->blocks = blocks_of(e, a.base);
+        b->multiplies_bf16 |= m->dt == DT_BF16 && !m->blocks;
         m->step = "0";
         if (lead) {
                 Dim batch = DIM(1);

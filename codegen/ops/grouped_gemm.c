@@ -57,6 +57,7 @@ static Slots slots_of(Emit *e, const Group *gr, Build *b)
         s.dt = NODE(e->g, wa.base)->type.dt;
         s.ty = ty_of(e, wa.base);
         s.blocks = blocks_of(e, wa.base);
+        b->multiplies_bf16 |= s.dt == DT_BF16 && !s.blocks;
         s.w = plain_arg(e, b, n->in[1]);
         s.perm = plain_arg(e, b, n->in[2]);
         s.offs = plain_arg(e, b, n->in[3]);
@@ -284,6 +285,7 @@ static void expert_rows(Emit *e, const Group *gr)
         b.flops += products;
         b.bytes += products / 2 * dt_size[dt];
         const Storage blocks = blocks_of(e, wa.base);
+        b.multiplies_bf16 = dt == DT_BF16 && !blocks;
         if (is_cuda(e) && blocks) {
                 const GemvChunks s = gemv_chunks_shape(1, parts * (int)K, GEMV_STORED_THREADS, 2);
                 b.any.include = "grouped_stored";

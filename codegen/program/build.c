@@ -437,6 +437,7 @@ static Piece *piece_of(Build *b, Grid grid)
                        .after_wait = b->after_wait,
                        .late = b->late,
                        .beside = b->beside,
+                       .multiplies_bf16 = b->multiplies_bf16,
                        .single_wave = b->single_wave,
                        .joins = b->joins,
                        .tile = b->tile,

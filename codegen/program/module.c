@@ -120,13 +120,14 @@ static int compile_ms(const Kernel *k)
         return ms;
 }
 
-/* Does a kernel of the CPU's unit u read bf16?  The others need not compile what multiplies it. */
-static bool unit_has_bf16(const Module *m, int u)
+/* Does a kernel of the CPU's unit u multiply bf16?  The others need not compile what does. */
+static bool unit_multiplies_bf16(const Module *m, int u)
 {
+        bool one = false;
         for (int i = u; i < m->n_kernels; i += CPU_UNITS)
-                if (strstr(m->kernel[i].text, "TY_BF16"))
-                        return true;
-        return false;
+                for (int k = 0; k < m->kernel[i].n_pieces; k++)
+                        one |= m->kernel[i].piece[k]->multiplies_bf16;
+        return one;
 }
 
 void module_text(const Module *m, Text *kernels, Text *source)
@@ -161,7 +162,7 @@ void module_text(const Module *m, Text *kernels, Text *source)
                                 stored_list_text(m->stored, source);
                                 if (m->act_int8)
                                         text_add(source, "#define TGC_ACT_INT8 1\n");
-                                if (unit_has_bf16(m, u))
+                                if (unit_multiplies_bf16(m, u))
                                         text_add(source, "#define TGC_BF16 1\n");
                         }
                         open = true;

@@ -131,14 +131,15 @@ typedef struct Piece {
         const struct Prefetch *prefetch;
         ArchId prefetch_in;
         const char *prefetches;
-        bool alone;      /* fills the GPU: not to be joined with others */
-        bool fast;       /* 16-bit arguments: fast functions will do */
-        int product;     /* it is work of product - 1 of the module's; 0: of none */
-        bool plain;      /* calls no functions: does not care who is beside it */
-        bool streams;    /* a GEMV: reads weights once */
-        bool after_wait; /* the next launch is better started when this one has waited */
-        bool late;       /* ... when its body says so (pdl_launch_late) */
-        bool beside;     /* sums beside a product: short, whatever its tile */
+        bool alone;           /* fills the GPU: not to be joined with others */
+        bool fast;            /* 16-bit arguments: fast functions will do */
+        int product;          /* it is work of product - 1 of the module's; 0: of none */
+        bool plain;           /* calls no functions: does not care who is beside it */
+        bool streams;         /* a GEMV: reads weights once */
+        bool after_wait;      /* the next launch is better started when this one has waited */
+        bool late;            /* ... when its body says so (pdl_launch_late) */
+        bool beside;          /* sums beside a product: short, whatever its tile */
+        bool multiplies_bf16; /* some matrix that it multiplies lies in bf16 */
         /* on sm_90a a GEMM whose tiles all run at once, or NULL; schedule.c gives it `tile`, which
          * its form calls Tile */
         const struct SingleWave *single_wave;
@@ -298,7 +299,7 @@ typedef struct Build {
         ArchId prefetch_in;
         bool alone, plain, streams, after_wait, late, beside; /* of Piece */
         const struct SingleWave *single_wave;
-        bool joins;
+        bool joins, multiplies_bf16;
         const char *tile;
         int compile_ms;          /* beyond its headers' */
         double us, flops, bytes; /* us: of Piece */

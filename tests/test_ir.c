@@ -208,6 +208,9 @@ TEST (the_table_of_ops_is_well_formed) {
                                   "%s: input %d may be missing", text, i);
                 CHECK_MSG(most == MAX_IN || !op_reads(o, most), "%s: past the end", text);
                 CHECK_MSG(op_info[op].cls == CLASS_MAP || !op_info[op].scalar, "%s: scalar", text);
+                CHECK_MSG(op_is(op, FACT_PLAIN) ==
+                                  (op_info[op].scalar && !strchr(op_info[op].scalar, '(')),
+                          "%s: its text calls a function, or it is PLAIN", text);
         }
         CHECK(op_least_inputs(OP_CONCAT) == 1 && op_most_inputs(OP_CONCAT) == MAX_IN);
         CHECK(op_least_inputs(OP_ATTENTION) == 3 && op_most_inputs(OP_ATTENTION) == 5);

@@ -1,15 +1,12 @@
 /* map.c: emits a group without an anchor: one pass over its elements. */
 #include "ops.h"
-#include <string.h>
 
 /* Nothing of it is a function, whose kind others of a launch might want otherwise. */
 static bool calls_none(const Graph *g, const Functor *f)
 {
         bool none = true;
-        for (int i = 0; i < f->n_nodes; i++) {
-                const char *c = op_info[NODE(g, f->node[i])->op].scalar;
-                none &= c && !strchr(c, '(');
-        }
+        for (int i = 0; i < f->n_nodes; i++)
+                none &= op_is(NODE(g, f->node[i])->op, FACT_PLAIN);
         return none;
 }
 

@@ -1,9 +1,9 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; a grid has factors N, N/PART and BT/PART; an
- * argument is `N` (scratch N is read), `N!` (written) or `dN` (added to gradient N); a NAME with a *
- * has blocks that take long, and NAME:MxNxK is a short product for sm_90a.  Joined side by side:
- * a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
+ * argument is `N` (scratch N is read), `N!` (written) or `dN` (added to gradient N); a NAME
+ * with a * has blocks that take long, and NAME:MxNxK is a short product for sm_90a.  Joined side by
+ * side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
  *
  * Of what starts early (launch_overlap.c): NAME@I@J may load scratch I and J early, NAME^I all but
  * scratch I; # fills sm_90a's multiprocessors, 0 does not run there. */

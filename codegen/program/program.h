@@ -29,8 +29,8 @@ typedef struct Arch {
 } Arch;
 extern const Arch archs[N_ARCHS];
 
-/* Blocks of a launch (grid.c): a product of dimensions, of dimensions by parts of `by` (0: whole), and
- * of such parts and one more for each sequence of the call. */
+/* Blocks of a launch (grid.c): a product of dimensions, of dimensions by parts of `by` (0: whole),
+ * and of such parts and one more for each sequence of the call. */
 enum { MOST_FACTORS = 4 };
 typedef struct GridFactor {
         Dim of;

@@ -175,7 +175,7 @@ check-shared: $(BUILD)/tgc $(patsubst %,$(BUILD)/tests/%,$(DATA_TESTS))
 
 # What a change of the compiler or of a reader breaks first.  No test of these starts a compiler.
 QUICK = $(patsubst %,test_%,ir grad passes schedule read read_errors describe tables token_axis families weight_map weight_export formats checkpoints quant_folders quantize \
-	tokenizer tokenizer_files tokenizer_parts tokenizer_scan tokenizer_train plan cpu_products cpu_attention cpu_rows cpu_experts cpu_update)
+	tokenizer tokenizer_files tokenizer_parts tokenizer_scan tokenizer_train plan cpu_products cpu_attention cpu_rows cpu_experts cpu_update cpu_team)
 
 quick: $(BUILD)/tgc $(patsubst %,$(BUILD)/tests/%,$(QUICK))
 	@CC=/nonexistent CXX=/nonexistent bash tests/run.sh $(BUILD) $(QUICK)

@@ -132,14 +132,16 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         b->bytes += w.blocks ? (double)storage_bytes(w.blocks, N * K)
                              : (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(
+                build_cpu_loop_after(
                         b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K),
                         b->flops,
+                        arena_fmt(e->tmp, "gemv_begin(%s, %s, %s, %d, %lld, &a, \1_prologue, %s);",
+                                  norm, eps, w.ty, M, (long long)K, gain ? "\1_gain" : "NULL"),
                         arena_fmt(e->tmp,
-                                  "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, "
-                                  "%lld, tile, &a, \1_prologue, %s, %s, \1_epilogue);",
-                                  norm, eps, w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
-                                  gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
+                                  "gemv_tile((Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, &a, "
+                                  "%s, \1_epilogue);",
+                                  w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
+                                  keep ? "\1_keep" : "NULL"));
                 build_end(b, grid_blocks(1));
                 return;
         }

@@ -290,19 +290,31 @@ void build_cpu_rows(Build *b, DType dt, const char *arg, int64_t ld)
 }
 
 /* operations below which a second thread costs more than it brings */
-enum { PARALLEL_WORK = 1000000 };
+enum { PARALLEL_WORK = 400000 };
 
 void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
 {
+        build_cpu_loop_after(b, tiles, work, NULL, call);
+}
+
+void build_cpu_loop_after(Build *b, const char *tiles, double work, const char *first,
+                          const char *call)
+{
         const Sizes *s = &b->e->g->sizes;
-        bool fixed = s->v[SYM_T] && s->v[SYM_B];
-        build_line(b, "const long tiles = %s;", tiles);
-        if (!fixed || work > PARALLEL_WORK)
-                text_add(build_body(b),
-                         "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
-                         fixed ? "" : " && rt->T > 1");
-        build_line(b, "for (long tile = 0; tile < tiles; tile++)");
-        build_line(b, "        %s", call);
+        const bool fixed = s->v[SYM_T] && s->v[SYM_B];
+        b->shared = true;
+        build_line(b, "TeamWork work = team_begin(view, %s, %s);", tiles,
+                   !fixed                 ? "rt->T > 1"
+                   : work > PARALLEL_WORK ? "1"
+                                          : "0");
+        build_line(b, "while (team_next(&work)) {");
+        if (first) {
+                build_line(b, "        if (work.first)");
+                build_line(b, "                %s", first);
+        }
+        build_line(b, "        for (long tile = work.from; tile < work.to; tile++)");
+        build_line(b, "                %s", call);
+        build_line(b, "}");
 }
 
 void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second)
@@ -434,6 +446,7 @@ static Piece *piece_of(Build *b, Grid grid)
                        .alone = b->alone,
                        .plain = b->plain,
                        .streams = b->streams,
+                       .shared = b->shared,
                        .after_wait = b->after_wait,
                        .late = b->late,
                        .beside = b->beside,

@@ -177,7 +177,8 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         if (blocks)
                 text_add(t, "#include \"stored.cuh\"\n");
         stored_types_text(blocks, t);
-        text_add(t, cuda ? "#include \"functor.cuh\"\n\n" : "#include \"cpu_functor.h\"\n\n");
+        text_add(t, cuda ? "#include \"functor.cuh\"\n\n"
+                         : "#include \"cpu_functor.h\"\n#include \"cpu_team.h\"\n\n");
         if (has_pdl(e))
                 text_add(t, "#include \"ptx.cuh\"\n\n");
 }
@@ -262,7 +263,7 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 put_waits(e, l, form_waits(p), t);
         } else {
                 text_add(t,
-                         "%svoid \1(const Rt *rt, void *const *arg)\n{\n"
+                         "%svoid \1_part(const Rt *rt, void *const *arg, TeamView *view)\n{\n"
                          "        const \1_args a = { rt",
                          p->streams ? "TGC_UNROLLED " : "");
                 for (int i = 0; i < p->n_args; i++)
@@ -270,8 +271,13 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                 text_add(t, " };\n");
         }
         put_sizes(e, t);
-        form_body(p, t);
-        text_add(t, "}\n");
+        if (!is_cuda(e) && !p->shared)
+                text_add(t, "        TeamWork work = team_begin(view, 1, 0);\n"
+                            "        while (team_next(&work)) {\n");
+        put_body(p, "\1", is_cuda(e) || p->shared ? "" : "        ", t);
+        if (!is_cuda(e) && !p->shared)
+                text_add(t, "        }\n");
+        text_add(t, is_cuda(e) ? "}\n" : "}\nTGC_KERNEL(\1)\n");
 }
 
 /* FIRST0, EACH0, FIRST1, ...: the first block of piece i, and those of a piece, by `arch`. */

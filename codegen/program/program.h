@@ -136,6 +136,7 @@ typedef struct Piece {
         int product;          /* it is work of product - 1 of the module's; 0: of none */
         bool plain;           /* calls no functions: does not care who is beside it */
         bool streams;         /* a GEMV: reads weights once */
+        bool shared;          /* C: threads share its tiles (build_cpu_loop) */
         bool after_wait;      /* the next launch is better started when this one has waited */
         bool late;            /* ... when its body says so (pdl_launch_late) */
         bool beside;          /* sums beside a product: short, whatever its tile */
@@ -297,7 +298,7 @@ typedef struct Build {
         ArchId at;                       /* which is being written */
         const struct Prefetch *prefetch; /* of Piece */
         ArchId prefetch_in;
-        bool alone, plain, streams, after_wait, late, beside; /* of Piece */
+        bool alone, plain, streams, shared, after_wait, late, beside; /* of Piece */
         const struct SingleWave *single_wave;
         bool joins, multiplies_bf16;
         const char *tile;
@@ -320,8 +321,11 @@ void build_drop(Build *b);           /* or forgets it */
 void build_cpu_functor(Build *b, const char *name, const char *body);
 /* C: the functor \1_prologue that loads rows of the matrix `arg`, ld elements apart. */
 void build_cpu_rows(Build *b, DType dt, const char *arg, int64_t ld);
-/* C: the loop over tiles; work: operations of one tile, decides about threads. */
+/* C: the loop over tiles; work: operations of all, decides about threads.  first: what a thread
+ * does before its first tile.  One loop a kernel; without, one thread runs it. */
 void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
+void build_cpu_loop_after(Build *b, const char *tiles, double total_work, const char *first,
+                          const char *call);
 bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);

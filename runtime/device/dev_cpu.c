@@ -13,13 +13,25 @@
 #include "../rt.h"
 
 typedef void KernelFn(const Rt *rt, void *const *arg);
+typedef void PartFn(void); /* TeamPart of cpu_team.h: only the object itself calls it */
+typedef void ReplayFn(int n, PartFn *const *part, void *const *const *arg);
 
 typedef struct CpuDevice {
         HostDevice host;
         SharedObject so;
         KernelFn **fn;            /* by kernel */
         void (*set_threads)(int); /* of the object's own OpenMP; NULL: leave it alone */
+        PartFn **part;            /* by kernel; with `replay`, or NULL where the object has none */
+        ReplayFn *replay;
+        DevGraph *recording; /* or NULL */
 } CpuDevice;
+
+/* Launches to be replayed: part[i] with the addresses at arg[i]. */
+struct DevGraph {
+        int n, cap;
+        PartFn **part;
+        void ***arg;
+};
 
 enum { MAX_FLAGS = 40 };
 
@@ -141,6 +153,25 @@ static int find_kernels(CpuDevice *d, Err *e)
         return TGC_OK;
 }
 
+/* What replaying needs, if the object has it: those of older plans do not. */
+static void find_parts(CpuDevice *d)
+{
+        const Program *p = d->host.d.prog;
+        void *sym = dlsym(d->so.handle, "tgc_replay");
+        char name[256];
+        d->part = sym ? calloc((size_t)p->n_kernels + 1, sizeof *d->part) : NULL;
+        memcpy(&d->replay, &sym, sizeof sym);
+        for (int i = 0; d->part && i < p->n_kernels; i++) {
+                snprintf(name, sizeof name, "%.200s_part", p->kernel[i].name);
+                if (!(sym = dlsym(d->so.handle, name))) {
+                        free(d->part);
+                        d->part = NULL;
+                        break;
+                }
+                memcpy(&d->part[i], &sym, sizeof sym);
+        }
+}
+
 /* The plan's own object, if it was made for this processor and has the kernels. */
 static int load_from_plan(CpuDevice *d, const Plan *plan)
 {
@@ -221,6 +252,69 @@ static int cpu_load(Device *dev, const Plan *plan, const char *need, Err *e)
         so_pin_openmp();
         void *sym = dev->opt.threads ? dlsym(d->so.handle, "omp_set_num_threads") : 0;
         memcpy(&d->set_threads, &sym, sizeof sym);
+        find_parts(d);
+        dev->no_graphs = !d->part;
+        return TGC_OK;
+}
+
+/* ---- graphs: a program's launches by one set of threads (tgc_replay) ---- */
+
+static void cpu_graph_free(Device *dev, DevGraph *g)
+{
+        (void)dev;
+        for (int i = 0; i < g->n; i++)
+                free(g->arg[i]);
+        free(g->part);
+        free(g->arg);
+        free(g);
+}
+
+static int cpu_capture_begin(Device *dev, Err *e)
+{
+        CpuDevice *d = (CpuDevice *)dev;
+        d->recording = calloc(1, sizeof *d->recording);
+        return d->recording ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for a graph");
+}
+
+static int cpu_capture_end(Device *dev, DevGraph **g, Err *e)
+{
+        CpuDevice *d = (CpuDevice *)dev;
+        (void)e;
+        *g = d->recording;
+        d->recording = NULL;
+        return TGC_OK;
+}
+
+static int record(CpuDevice *d, DevGraph *g, int k, void *const *arg, Err *e)
+{
+        const size_t n = (size_t)d->host.d.prog->kernel[k].n_args * sizeof *arg;
+        if (g->n == g->cap) {
+                const int cap = g->cap ? 2 * g->cap : 64;
+                void *part = realloc(g->part, (size_t)cap * sizeof *g->part);
+                g->part = part ? part : g->part;
+                void *to = part ? realloc(g->arg, (size_t)cap * sizeof *g->arg) : NULL;
+                g->arg = to ? to : g->arg;
+                g->cap = to ? cap : g->cap;
+        }
+        if (g->n == g->cap || !(g->arg[g->n] = malloc(n + 1)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for a graph of %d launches", g->n + 1);
+        memcpy(g->arg[g->n], arg, n);
+        g->part[g->n++] = d->part[k];
+        return TGC_OK;
+}
+
+static void use_threads(const CpuDevice *d)
+{
+        if (d->set_threads) /* OpenMP's setting belongs to the calling thread */
+                d->set_threads(d->host.d.opt.threads);
+}
+
+static int cpu_replay(Device *dev, DevGraph *g, Err *e)
+{
+        const CpuDevice *d = (const CpuDevice *)dev;
+        (void)e;
+        use_threads(d);
+        d->replay(g->n, g->part, (void *const *const *)g->arg);
         return TGC_OK;
 }
 
@@ -228,9 +322,9 @@ static int cpu_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *
 {
         CpuDevice *d = (CpuDevice *)dev;
         (void)grid;
-        (void)e;
-        if (d->set_threads) /* OpenMP's setting belongs to the calling thread */
-                d->set_threads(dev->opt.threads);
+        if (d->recording)
+                return record(d, d->recording, k, arg, e);
+        use_threads(d);
         d->fn[k](arg[0], arg);
         return TGC_OK;
 }
@@ -240,11 +334,18 @@ static void cpu_close(Device *dev)
         CpuDevice *d = (CpuDevice *)dev;
         so_close(&d->so);
         free(d->fn);
+        free(d->part);
         free(d);
 }
 
-static const DevOps cpu_ops = { HOST_OPS, .close = cpu_close, .load = cpu_load,
-                                .launch = cpu_launch };
+static const DevOps cpu_ops = { HOST_OPS,
+                                .close = cpu_close,
+                                .load = cpu_load,
+                                .launch = cpu_launch,
+                                .capture_begin = cpu_capture_begin,
+                                .capture_end = cpu_capture_end,
+                                .replay = cpu_replay,
+                                .graph_free = cpu_graph_free };
 
 static void cpu_name(char *out, size_t cap)
 {

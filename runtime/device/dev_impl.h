@@ -52,6 +52,7 @@ struct Device {
         int sms;                  /* multiprocessors of a GPU; 0: it is none */
         uint64_t held, most_held; /* bytes that dev_alloc gave */
         uint64_t free_before;     /* of a GPU's memory, before the first of them */
+        bool no_graphs;           /* the code loaded cannot be replayed */
         char name[192], note[160], warning[160];
 };
 

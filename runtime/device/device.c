@@ -249,7 +249,7 @@ int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
         return grid ? d->ops->launch(d, k, grid, arg, e) : TGC_OK;
 }
 
-int dev_can_capture(const Device *d) { return d->ops->replay && !d->opt.sync; }
+int dev_can_capture(const Device *d) { return d->ops->replay && !d->no_graphs && !d->opt.sync; }
 
 int dev_capture_begin(Device *d, Err *e) { return d->ops->capture_begin(d, e); }
 

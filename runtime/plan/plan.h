@@ -168,7 +168,8 @@
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt
  *                                                                    itself)
  * In both, `args N` counts rt, which is always first.  The C unit is called
- * with one thread and forks its own OpenMP team. */
+ * with one thread and forks its own OpenMP team.  Beside k3 there is k3_part, one thread's share of
+ * it, and in the object tgc_replay, which runs a list of those (kernels/cpu/cpu_team.h). */
 #ifndef TGC_PLAN_H
 #define TGC_PLAN_H
 

@@ -2,7 +2,7 @@
  * the registers, nothing is packed.
  *
  * A tile is a range of output columns for all M rows; a small layer is one tile.
- * Every tile asks the prologue for all of X (M x K): the prologue must be pure.  An output
+ * Every thread asks the prologue for all of X (M x K): the prologue must be pure.  An output
  * is summed in an order that depends only on K and the vector width. */
 #ifndef TGC_CPU_GEMV_H
 #define TGC_CPU_GEMV_H
@@ -32,7 +32,8 @@ enum {
         GEMV_WORK = 65536,   /* weights of a tile, about */
         GEMV_AHEAD = 8192,   /* bytes that a single stream is prefetched ahead */
         GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* of the scratch: x and y */
-        GEMV_TILES = 128                                /* where there is work for so many */
+        GEMV_TILES = 48,                                /* where there is work for so many */
+        GEMV_LEAST = 16                                 /* columns */
 };
 
 /* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
@@ -342,13 +343,31 @@ TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, l
 }
 #endif
 
+/* The scratch beside x and y. */
+TGC_INLINE float *gemv_room(void)
+{
+        float *room = tgc_scratch + GEMV_TAKEN;
+        TGC_HIDE(room); /* else gcc looks the thread's scratch up for every block */
+        return room;
+}
+
+/* What products of one row with weights in blocks want of x besides, in the scratch beside it. */
+TGC_INLINE void gemv_rounds(int m, int ty, const float *x, long K)
+{
+#ifdef TGC_STORED
+        if (TY_IS_STORED(ty) && m == 1)
+                stored_rounds(ty, x, K, gemv_room());
+#endif
+        (void)m, (void)ty, (void)x, (void)K;
+}
+
 TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
                           const float *x, long ldx, float *y, long ldy, int add)
 {
 #ifdef TGC_STORED
         if (TY_IS_STORED(ty) && m == 1) {
-                stored_dots(ty, w, at, ld, N, K, x, tgc_scratch + GEMV_TAKEN, y);
-                return;
+                stored_dots(ty, w, at, ld, N, K, x, gemv_room(), y);
+                return; /* gemv_rounds has been called */
         }
         if (TY_IS_STORED(ty)) {
                 gemv_decoded_rows(m, ty, w, at, ld, N, K, x, ldx, y, ldy);
@@ -405,13 +424,12 @@ TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x
 
 /* ---- the task ---------------------------------------------------------- */
 
-/* Columns of a tile.  Each tile makes all of X, so of many columns it takes more: as many as leave
- * GEMV_TILES tiles, and 128 where that leaves a number that suits 16 threads. */
+/* Columns of a tile: GEMV_WORK weights, and at least GEMV_TILES tiles, for threads that end at one
+ * time. */
 TGC_INLINE long gemv_nt(long N, long K)
 {
-        long n = tgc_max(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / 64 * 64;
-        const long least = N >= 48 * 128 || (N && N % (16 * 128) == 0) ? 128 : 64;
-        return n < least ? least : n > GEMV_NT ? GEMV_NT : n;
+        const long n = tgc_min(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / TGC_VEC * TGC_VEC;
+        return n < GEMV_LEAST ? GEMV_LEAST : n > GEMV_NT ? GEMV_NT : n;
 }
 
 /* w as Mat b of gemm_task: op(W) is (K,N); trans 1: stored (N,K).  N <= GEMV_NT is one
@@ -421,23 +439,32 @@ TGC_INLINE long gemv_tiles(long N, long K)
         return N <= GEMV_NT && N * K <= 2 * GEMV_WORK ? 1 : tgc_ceil_div(N, gemv_nt(N, K));
 }
 
-TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                               const void *args, PrologueFn *prologue, EpilogueFn *gain,
-                               EpilogueFn *keep, EpilogueFn *epilogue)
+TGC_INLINE long gemv_ldx(long K) { return (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC; }
+
+/* X into the thread's scratch, for weights of type ty, before its first tile. */
+TGC_INLINE void gemv_begin(int norm, float eps, int ty, int M, long K, const void *args,
+                           PrologueFn *prologue, EpilogueFn *gain)
 {
-        long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(N, K), n0 = tile * nt,
-             n = tgc_min(nt, N - n0);
-        long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
-        float *x = tgc_scratch, *y;
+        float *x = tgc_scratch;
         TGC_HIDE(x); /* else the thread's scratch is looked up again and again */
-        y = x + GEMV_K_MAX;
         /* called and not inlined: their loops are vectorised at -O2, and not where choices are left
          * as they are */
         TGC_HIDE(prologue);
-        TGC_HIDE(epilogue);
         if (gain)
                 TGC_HIDE(gain);
-        gemv_fill(norm, eps, M, 0, K, x, ldx, args, prologue, gain);
+        gemv_fill(norm, eps, M, 0, K, x, gemv_ldx(K), args, prologue, gain);
+        gemv_rounds(M, ty, x, K);
+}
+
+TGC_INLINE void gemv_tile(Mat w, int M, long N, long K, long tile, const void *args,
+                          EpilogueFn *keep, EpilogueFn *epilogue)
+{
+        long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(N, K), n0 = tile * nt,
+             n = tgc_min(nt, N - n0), ldx = gemv_ldx(K);
+        float *x = tgc_scratch, *y;
+        TGC_HIDE(x);
+        y = x + GEMV_K_MAX;
+        TGC_HIDE(epilogue);
         for (int i = 0; i < M && keep && tile == 0; i++)
                 for (long k = 0; k < K; k += TGC_SEG)
                         keep(args, i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + i * ldx + k);
@@ -447,6 +474,14 @@ TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K
                 for (long j = 0; j < n; j += TGC_SEG)
                         epilogue(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG),
                                  y + i * GEMV_NT + j);
+}
+
+TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
+                               const void *args, PrologueFn *prologue, EpilogueFn *gain,
+                               EpilogueFn *keep, EpilogueFn *epilogue)
+{
+        gemv_begin(norm, eps, w.ty, M, K, args, prologue, gain);
+        gemv_tile(w, M, N, K, tile, args, keep, epilogue);
 }
 
 TGC_INLINE void gemv_task(int norm, float eps, Mat w, int M, long N, long K, long tile,

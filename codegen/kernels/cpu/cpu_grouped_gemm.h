@@ -108,6 +108,7 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
         while (i >= offs[e + 1])
                 e++;
         gemv_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, prologue, NULL);
+        gemv_rounds(1, w.ty, x, K);
         gemv_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0,
                   y, 0, 0);
         for (long j = 0; j < n; j += TGC_SEG)
@@ -131,6 +132,7 @@ TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, cons
         for (long p = mix ? row * mix : row, end = p + (mix ? mix : 1); p < end; p++) {
                 float gate = mix ? gates[p] : 1.f;
                 gemv_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, prologue, NULL);
+                gemv_rounds(1, w.ty, x, K);
                 gemv_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
                 for (long j = 0; j < n; j++)
                         sum[j] += gate * (y[j] + (bias ? ty_get(bias_ty, bias, ids[p] * N + n0 + j)

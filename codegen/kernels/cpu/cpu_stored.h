@@ -11,8 +11,11 @@
 
 #if defined TGC_X86 && defined __FMA__
 #include "cpu_stored_x86.h"
+#define QUANT_OF(decode) QUANT_##decode
 #else
 #define QUANT_OR(name, decode, arguments)
+#define QUANT_OF(decode) 0
+#define quant_x(x, K, room) (void)0
 #endif
 
 enum { STORED_VECS = DECODE_CHUNK / TGC_VEC };
@@ -56,7 +59,21 @@ TGC_INLINE float stored_sum(Vec *s)
 TGC_STORED(X)
 #undef X
 
-/* room: 20 K / 32 floats. */
+/* Of x, into room, 20 K / 32 floats: what stored_dots wants for weights of type ty. */
+TGC_INLINE void stored_rounds(int ty, const float *x, long K, float *room)
+{
+        switch (ty) {
+#define X(name, values, bytes, decode)       \
+        case TY_##name:                      \
+                if (QUANT_OF(decode))        \
+                        quant_x(x, K, room); \
+                break;
+                TGC_STORED(X)
+#undef X
+        }
+        (void)x, (void)K, (void)room;
+}
+
 TGC_INLINE void stored_dots(int ty, const void *w, long at, long ld, long N, long K, const float *x,
                             float *room, float *y)
 {

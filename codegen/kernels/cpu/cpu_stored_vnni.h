@@ -171,7 +171,7 @@ TGC_INLINE VnniSum vnni_q6_k(VnniSum t, const unsigned char *b, const QuantX *x,
         TGC_NOINLINE void vnni_dots_##decode(const unsigned char *first, long stride, long N, \
                                              long K, const float *x, float *room, float *y)   \
         {                                                                                     \
-                const QuantX to = quant_x(x, K, room);                                        \
+                const QuantX to = quant_parts(x, K, room);                                    \
                 const long n = K / DECODE_CHUNK;                                              \
                 for (long j = 0; j < N; j++) {                                                \
                         const unsigned char *b = first + j * stride;                          \

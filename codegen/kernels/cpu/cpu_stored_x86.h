@@ -299,18 +299,23 @@ TGC_INLINE void quant_chunk(QuantX to, long c)
 }
 #endif
 
-TGC_INLINE QuantX quant_x(const float *x, long K, float *room)
+/* Where its parts lie in room. */
+TGC_INLINE QuantX quant_parts(const float *x, long K, float *room)
 {
         const long n = K / DECODE_CHUNK;
-        const QuantX to = { x,
-                            room,
-                            room + n,
-                            (int8_t *)(room + 2 * n),
-                            room + 10 * n,
-                            (int32_t *)(void *)(room + 12 * n) };
-        for (long c = 0; c < n; c++)
+        return (QuantX) { x,
+                          room,
+                          room + n,
+                          (int8_t *)(room + 2 * n),
+                          room + 10 * n,
+                          (int32_t *)(void *)(room + 12 * n) };
+}
+
+TGC_NOINLINE void quant_x(const float *x, long K, float *room)
+{
+        const QuantX to = quant_parts(x, K, room);
+        for (long c = 0; c < K / DECODE_CHUNK; c++)
                 quant_chunk(to, c);
-        return to;
 }
 
 #ifdef TGC_ACT_INT8
@@ -373,8 +378,8 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 #endif
 
 /* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
- * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the
- * hardware prefetcher alone leaves a core waiting half of the time. */
+ * from `first` on; of types that have QUANT_.  quant_x has been called.  Blocks are asked for
+ * QUANT_AHEAD bytes early: the hardware prefetcher alone leaves a core waiting half of the time. */
 enum { QUANT_AHEAD = 8192 };
 TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
 {
@@ -387,7 +392,7 @@ TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
         TGC_NOINLINE void quant_dots_##name(const unsigned char *first, long stride, long N, \
                                             long K, const float *x, float *room, float *y)   \
         {                                                                                    \
-                const QuantX to = quant_x(x, K, room);                                       \
+                const QuantX to = quant_parts(x, K, room);                                   \
                 for (long j = 0; j < N; j++) {                                               \
                         const unsigned char *b = first + j * stride;                         \
                         QuantSum s = quant_zero(), t = s; /* in turn: neither add waits */   \

@@ -14,7 +14,7 @@ Storage blocks_of(const Emit *e, Ref base)
 
 void blocks_decode(Emit *e, const Group *gr, Ref param)
 {
-        enum { THREADS = 128 };
+        enum { THREADS = 128, BLOCK = THREADS / 32 * 1024 }; /* 1024: STORED_DECODED of a warp */
         const Node *p = NODE(e->g, param);
         const Storage s = node_storage(p);
         const long long n = type_elems(&p->type).n;
@@ -27,7 +27,7 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
         b.bytes = (double)storage_bytes(s, n) + (double)n * size;
         build_line(&b, "stored_decode_task<Stored_%s, %s, %d>(a.%s, a.%s, %lldl, tile);",
                    storage_name[s], type, THREADS, to, from, n);
-        build_end(&b, grid_blocks(((n + 255) / 256 * 4 + THREADS - 1) / THREADS));
+        build_end(&b, grid_blocks((n + BLOCK - 1) / BLOCK));
         e->decoded[param] = work + 1;
 }
 

@@ -95,7 +95,8 @@ static void run_decode(const Product &p)
         const unsigned char *w = p.w + launches++ % p.copies * p.copy_bytes;
         bf16 *to = (bf16 *)p.ws;
         void *args[] = { &to, &w, &n };
-        start((void *)decode<S>, (int)((n / 64 + 127) / 128), 128, 0, args);
+        start((void *)decode<S>, (int)((n + 4 * STORED_DECODED - 1) / (4 * STORED_DECODED)), 128, 0,
+              args);
 }
 
 static unsigned random_state = 1;

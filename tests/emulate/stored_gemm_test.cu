@@ -134,7 +134,8 @@ static void decode_case(const char *type, long n)
         random_blocks<S>(type, w, n / S::VALUES);
         DecodeTask<float, S> f = { w, is, n };
         DecodeRun<S> g = { w, want, n };
-        bool ok = task_run(f, (int)((n + 255) / 256 * 4 + 63) / 64, 64, 0, name) &&
+        bool ok = task_run(f, (int)((n + 2 * STORED_DECODED - 1) / (2 * STORED_DECODED)), 64, 0,
+                           name) &&
                   task_run(g, (int)((n + 2047) / 2048), 64, 0, name);
         for (long i = 0; ok && i < n; i++) {
                 float most = 0;

@@ -2,45 +2,52 @@
  *
  *      stored_decode_task<S, T, THREADS>(to, p, n, tile)     the first n values at p, n a multiple
  *                                                            of 32,
- *              as elements of T.  p: 4-byte aligned.  4 * ceil(n / 256) threads in all.
+ *              as elements of T.  p: 4-byte aligned.  ceil(n / STORED_DECODED) warps in all.
  *
- * Four threads share 256 values, each a quarter of every 32: neighbouring threads read and write
- * neighbouring bytes. */
+ * A warp's 32 lanes share 256 neighbouring values, four lanes each 32: so neighbouring lanes read
+ * and write neighbouring bytes.  All reads of a warp come before its first write, which they might
+ * else have to wait for. */
 #ifndef TGC_STORED_DECODE_CUH
 #define TGC_STORED_DECODE_CUH
 
 #include "stored_codes.cuh"
 
+enum { STORED_DECODED = 1024 }; /* values of a warp */
+
 template <class S, class T, int THREADS>
 TGC_DEV void stored_decode_task(T *to, const unsigned char *p, long n, int tile)
 {
         typedef typename CodesOf<S>::Type C;
-        const long i = ((long)tile * THREADS + threadIdx.x) / 4 * 256;
-        const int t = threadIdx.x & 3;
-        if (i >= n)
-                return;
-        p += i / S::VALUES * S::BYTES;
+        constexpr int SLICES = STORED_DECODED / 256;
+        const int lane = (int)threadIdx.x & 31, c = lane >> 2, t = lane & 3;
+        const long first = ((long)tile * (THREADS / 32) + ((int)threadIdx.x >> 5)) * STORED_DECODED;
+        Codes y[SLICES];
         TGC_ACCESS(p, 1);
-        const typename C::Head head = C::head(p);
-        typename C::Raw raw;
 #pragma unroll
-        for (int c = 0; c < 8; c++) {
+        for (int s = 0; s < SLICES; s++) {
+                const long at = first + s * 256;
+                if (at + c * 32 < n) {
+                        const unsigned char *b = p + at / S::VALUES * S::BYTES;
+                        const typename C::Head head = C::head(b);
+                        const typename C::Raw raw = C::template fetch<CODES_RUN>(b, c, t);
+                        C::template codes<CODES_RUN>(y[s], head, raw, b, c, t);
+                }
+        }
+#pragma unroll
+        for (int s = 0; s < SLICES; s++) {
+                const long at = first + s * 256 + c * 32;
                 float v[8];
-                Codes y;
-                if (i + c * 32 >= n)
+                if (at >= n)
                         break;
-                if (c % C::SHARE == 0)
-                        raw = C::template fetch<CODES_RUN>(p, c, t);
-                C::template codes<CODES_RUN>(y, head, raw, p, c, t);
 #pragma unroll
-                for (int s = 0; s < 2; s++) {
+                for (int i = 0; i < 2; i++) {
                         float part[4];
-                        codes_values<C>(part, y, s);
+                        codes_values<C>(part, y[s], i);
 #pragma unroll
                         for (int j = 0; j < 4; j++)
-                                v[s * 4 + j] = part[j];
+                                v[i * 4 + j] = part[j];
                 }
-                store<8>(to + i + c * 32 + t * 8, v);
+                store<8>(to + at + t * 8, v);
         }
 }
 

@@ -18,6 +18,8 @@ static int dom_child(F *f, int parent, DomKind kind, int64_t start, int64_t n)
                         return i;
         if (f->n_dom == MAX_DOM)
                 error_internal((Loc) { 0 }, "a kernel has too many domains");
+        if (kind == DOM_SLICE && p->num != p->den) /* its columns are counted one for one */
+                error_internal((Loc) { 0 }, "a kernel slices columns that it takes in pairs");
         if (kind == DOM_SLICE)
                 d.loop = f->n_dom, d.num = d.den = 1;
         else if (kind == DOM_HALF)
@@ -91,6 +93,8 @@ void f_place_members(F *f)
                 for (int d = 0; d < f->n_dom; d++)
                         if (f->dom[d].loop == l)
                                 f->dom[d].lanes = base * f->dom[d].num / f->dom[d].den;
+                if (base > 2) /* kernels do not promise more (kernels/common/tgc.cuh) */
+                        error_internal((Loc) { 0 }, "a kernel takes more than two columns at once");
                 if (base > f->out->minv)
                         f->out->minv = base;
         }

@@ -121,7 +121,7 @@ static void place_member(Fuse *f, Ref r, int level)
         Graph *g = f->g;
         const Node *n = NODE(g, r);
         int best = 0;
-        Span dom = { 0 };
+        Extent dom = { 0 };
         const Together self = { .node = { r } };
         const int64_t as_prologue = level && feeds_rows(f, r)
                                             ? saved_bytes(f->bytes, &self,
@@ -134,7 +134,7 @@ static void place_member(Fuse *f, Ref r, int level)
                 Ref b = base_of(f, n->in[i]);
                 int id = NODE(g, b)->group;
                 const char *no;
-                Span s;
+                Extent s;
                 if (!id || id == best)
                         continue;
                 if ((no = join(f, r, id, &s))) {
@@ -155,9 +155,11 @@ static void place_member(Fuse *f, Ref r, int level)
                 if (more > 0 || (!more && (f->gr[id].anchor || id > best)))
                         best = id, dom = s, most = saved;
         }
-        f->dom[r] = dom;
-        if (!best)
+        if (!best) {
                 best = new_group(f, 0, r);
+                dom.twice = n->op == OP_INTERLEAVE; /* of the columns of its inputs */
+        }
+        f->dom[r] = dom;
         enter(f, r, best);
         for (int i = 0; level && i < n->n_in; i++) { /* maps that feed the same map become one */
                 Ref b = base_of(f, n->in[i]);
@@ -250,6 +252,23 @@ static bool inputs_wait(Fuse *f, Ref r, int m)
         return false;
 }
 
+/* May r, which has all columns of kernel id, go there?  What it reads there, it reads whole. */
+static bool fits_whole(const Fuse *f, Ref r, int id)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[r];
+        if (n->op == OP_INTERLEAVE || cuts_pairs(f, id, r, (Extent) { 0 }))
+                return false;
+        for (int i = 0; i < n->n_in; i++) {
+                const Ref b = base_of(f, n->in[i]);
+                if (g->node[b].group == id &&
+                    (b != n->in[i] || op_from_memory(n->op, i) ||
+                     !shape_eq(&g->node[b].type, &n->type) || !has_all_columns(f, b, id)))
+                        return false;
+        }
+        return true;
+}
+
 /* A value made again joins a kernel that computes one of its inputs again, as that kernel has the
  * others at hand. */
 static bool follow(Fuse *f, Ref r)
@@ -262,7 +281,7 @@ static bool follow(Fuse *f, Ref r)
                 Ref anchor = id ? f->gr[id].anchor : 0;
                 if (anchor && f->original[in] && f->gr[id].members < MAX_MEMBERS &&
                     shape_eq(&NODE(g, anchor)->type, t) && shape_eq(&NODE(g, in)->type, t) &&
-                    !waits_for_reader(f, id, r) && !inputs_wait(f, r, id)) {
+                    fits_whole(f, r, id) && !waits_for_reader(f, id, r) && !inputs_wait(f, r, id)) {
                         enter(f, r, id);
                         return true;
                 }
@@ -296,7 +315,8 @@ static void adopt(Fuse *f, Ref r, int level)
                     b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
                     (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type)
                                : fits(&NODE(g, b)->type, k->n)) &&
-                    !waits_between(f, NODE(g, r)->group, b))
+                    has_all_columns(f, r, NODE(g, r)->group) &&
+                    fits_whole(f, b, NODE(g, r)->group) && !waits_between(f, NODE(g, r)->group, b))
                         enter(f, b, NODE(g, r)->group);
                 else
                         place_member(f, b, level);

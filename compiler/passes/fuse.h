@@ -21,6 +21,18 @@ typedef struct Gr {
         int members;
 } Gr;
 
+/* A member's columns among those of its kernel.
+ *
+ *      span     step 0: all of them
+ *      twice    log2 of how many the member has for each column of the kernel, or of the slice that
+ *               it reads: 1 of what interleave makes, -1 of every second column
+ *      odd      it reads a slice that begins or ends between two columns of a pair */
+typedef struct Extent {
+        Span span;
+        int twice;
+        bool odd;
+} Extent;
+
 typedef struct Fuse {
         Graph *g;
         Gr *gr;
@@ -34,7 +46,7 @@ typedef struct Fuse {
         unsigned *said;
         unsigned n_said, cap_said;
         Ref *only_reader; /* -1: several */
-        Span *dom;        /* node -> its columns among those of its kernel */
+        Extent *dom;      /* by node; of members */
 } Fuse;
 
 static inline Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
@@ -46,10 +58,12 @@ static inline bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->ord
 
 /* Would member r with columns dom, or a member of kernel id, begin or end between two columns of a
  * pair, while some member takes them in pairs (rope, interleave, every second column)? */
-bool cuts_pairs(const Fuse *f, int id, Ref r, Span dom);
+bool cuts_pairs(const Fuse *f, int id, Ref r, Extent dom);
 
 /* May member r join kernel id?  Gives a reason where not; else the columns r will have. */
-const char *join(Fuse *f, Ref r, int id, Span *dom);
+const char *join(Fuse *f, Ref r, int id, Extent *dom);
+/* Does member r have all columns of kernel id, one for one? */
+bool has_all_columns(const Fuse *f, Ref r, int id);
 bool fits(const Type *t, int64_t n); /* the trailing dimensions of t make up n columns exactly */
 /* Does r see input `in` whole, element for element?  Not a slice of it, and not stretched. */
 bool sees_whole(const Graph *g, Ref r, Ref in);

@@ -74,7 +74,7 @@ static Ref epilogue_root(Fuse *f, int id, Ref r)
 /* Columns s of base b as columns of the kernel. */
 static Span within(const Fuse *f, Ref b, Span s)
 {
-        Span d = f->dom[b];
+        Span d = f->dom[b].span;
         return d.step ? (Span) { d.start + s.start * d.step, s.len, d.step * s.step } : s;
 }
 
@@ -83,13 +83,27 @@ typedef struct Columns {
         bool odd;   /* some member's columns begin or end between two of a pair */
 } Columns;
 
-static Columns columns_of(const Node *n, Span dom)
+static Columns columns_of(const Node *n, Extent dom)
 {
-        return (Columns) { op_is(n->op, FACT_PAIRS) || dom.step == 2,
-                           dom.step == 1 && ((dom.start | dom.len) & 1) };
+        const Span s = dom.span;
+        return (Columns) { op_is(n->op, FACT_PAIRS) || s.step == 2,
+                           dom.odd || (s.step == 1 && ((s.start | s.len) & 1)) };
 }
 
-bool cuts_pairs(const Fuse *f, int id, Ref r, Span dom)
+bool has_all_columns(const Fuse *f, Ref r, int id)
+{
+        const Gr *k = &f->gr[id];
+        const Extent *p = &f->dom[r];
+        const Dim rows = k->anchor ? rows_of(&f->g->node[k->anchor].type, f->g->node[k->anchor].op)
+                                   : k->rows;
+        Dim n;
+        if (p->twice || (p->span.step && (p->span.step != 1 || p->span.start)))
+                return false;
+        return dim_div(type_elems(&f->g->node[r].type), rows, &n) && dim_is_const(n) &&
+               (!p->span.step || n.n == p->span.len) && (k->anchor || n.n == k->n);
+}
+
+bool cuts_pairs(const Fuse *f, int id, Ref r, Extent dom)
 {
         const Graph *g = f->g;
         const Ref anchor = f->gr[id].anchor;
@@ -109,12 +123,30 @@ bool cuts_pairs(const Fuse *f, int id, Ref r, Span dom)
         return all.pairs && all.odd;
 }
 
-const char *join(Fuse *f, Ref r, int id, Span *dom)
+/* Elements of the domain that a reader of value b, through view `in`, has for each column; see
+ * Extent.  Columns that are taken in pairs are seen whole: *no says why a reader may not join. */
+static int columns_twice(const Fuse *f, Ref in, Ref b, const Span *s, const char **no)
+{
+        const Graph *g = f->g;
+        const int twice = f->dom[b].twice;
+        if (s->step == 2 && twice < 0)
+                *no = "it takes every second of every second column";
+        if (s->step == 2)
+                return twice - 1;
+        if (dim_eq(type_elems(&g->node[in].type), type_elems(&g->node[b].type)))
+                return twice;
+        if (twice)
+                *no = "it takes a part of columns that are in pairs";
+        return 0;
+}
+
+const char *join(Fuse *f, Ref r, int id, Extent *dom)
 {
         Graph *g = f->g;
         const Node *n = NODE(g, r);
         Gr *k = &f->gr[id];
-        int from_inside = 0, outside = 0;
+        int from_inside = 0, outside = 0, twice = 0;
+        bool odd = false;
         Span first = { 0 };
         Ref root = 0;
         if (k->members >= MAX_MEMBERS)
@@ -136,6 +168,11 @@ const char *join(Fuse *f, Ref r, int id, Span *dom)
                         return "it reads that value from memory";
                 if (!seen(f, id, in, &s))
                         return "it sees the value through a view that an epilogue cannot follow";
+                const char *no = NULL;
+                const int each = columns_twice(f, in, b, &s, &no);
+                if (no)
+                        return no;
+                odd |= s.step == 1 && ((s.start | s.len) & 1);
                 s = within(f, b, s);
                 if (k->anchor) {
                         Ref t = epilogue_root(f, id, in);
@@ -168,22 +205,28 @@ const char *join(Fuse *f, Ref r, int id, Span *dom)
                               s.start / 2 == first.start / 2))
                                 return "its inputs lie in different columns";
                 }
+                if (from_inside && each != twice)
+                        return "its inputs lie in different columns";
                 if (!from_inside)
-                        first = s;
+                        first = s, twice = each;
                 from_inside++;
         }
         if (!from_inside)
                 return "it reads nothing of that kernel";
         if (outside > MAX_READS)
                 return "it reads too many values";
-        *dom = first;
+        *dom = (Extent) { first, twice, odd };
+        if (n->op == OP_ROPE && twice < 0)
+                return "it turns pairs of every second column";
         if ((n->op == OP_INTERLEAVE && !fits(&n->type, first.len * 2)) ||
             (n->op == OP_ROPE && first.len % n->type.dim[n->type.rank - 1].n))
                 return "its shape does not fit the kernel's columns";
         if (n->op ==
             OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
-                *dom = (Span) { first.step == 2 ? first.start & ~(int64_t)1 : first.start,
-                                first.len * 2, 1 };
+                *dom = (Extent) { { first.step == 2 ? first.start & ~(int64_t)1 : first.start,
+                                    first.len * 2, 1 },
+                                  twice + 1,
+                                  odd };
         if (cuts_pairs(f, id, r, *dom))
                 return "it would part two columns that belong together";
         return NULL;

@@ -12,6 +12,8 @@ trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/out" "$tmp/err" "$tmp/times" "$tmp/report"       # of each by its name
 export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} \
         OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+# two programs, two threads each: who waits leaves its core to another
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # programs run beside each other: what units share is compiled once
 export TGC_COMPILERS=${TGC_COMPILERS:-1}
 own_cxxflags=${TGC_CXXFLAGS+yes}
@@ -24,13 +26,13 @@ count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...
 # single blocks, not about the C kernels: what these are built with matters to other programs alone,
 # and calls that are calls (kernels/cpu/cpu_tgc.h) are compiled in a fifth of the time.
 quick_c=" test_chat_command.sh test_context_shift.sh test_draft test_embed test_eval.sh
-        test_gguf_write.sh test_imatrix test_jobs.sh test_objectives.sh test_quantize.sh
-        test_records.sh test_sampling.sh test_score test_survive.sh test_train_log.sh test_batch
-        test_cli test_cli_run test_documents test_hostile.sh test_infer_vectors test_docs.sh
-        test_ema.sh test_examples.sh test_frozen.sh test_export.sh test_gguf.sh test_kill.sh
-        test_library.sh test_load test_lora_switch.sh test_locale test_lora test_options
-        test_nanogpt.sh test_prompts.sh test_resume.sh test_silent.sh test_train test_trust
-        test_tune "
+        test_act_fp8.sh test_gguf_write.sh test_imatrix test_jobs.sh test_objectives.sh
+        test_quantize.sh test_records.sh test_sampling.sh test_score test_survive.sh
+        test_train_log.sh test_batch test_cli test_cli_run test_documents test_hostile.sh
+        test_infer_vectors test_docs.sh test_ema.sh test_examples.sh test_frozen.sh
+        test_export.sh test_gguf.sh test_kill.sh test_library.sh test_load test_lora_switch.sh
+        test_locale test_lora test_options test_nanogpt.sh test_prompts.sh test_resume.sh
+        test_silent.sh test_train test_trust test_tune "
 
 run() { # NAME COMMAND...
         local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc cpu

@@ -349,6 +349,9 @@ char op_reads(Op op, int input);               /* the letter of ops.def; 0: no s
 bool op_input_is(Op op, int input, char mark); /* a mark behind that letter */
 int op_least_inputs(Op op), op_most_inputs(Op op);
 int64_t attr_word(const AttrField *f, const char *word); /* -1: none of its values */
+size_t attr_bytes(const AttrField *f);
+/* What an op has not may differ: the rest of the union is anything. */
+bool attr_equal(Op op, const Attr *a, const Attr *b);
 bool op_is(Op op, unsigned facts); /* has one of these facts, of its own or by its class */
 bool op_is_view(Op op); /* reshape, expand, slice, transpose: no data moves, no storage is made */
 /* Writes to a cache; what it makes is the cache. */

@@ -139,6 +139,20 @@ Storage node_storage(const Node *n)
         return n->op == OP_PARAM ? (Storage)n->a.param.storage : STORAGE_PLAIN;
 }
 
+size_t attr_bytes(const AttrField *f)
+{
+        return f->count ? (size_t)f->count * sizeof(int64_t) : sizeof((Attr *)0)->data;
+}
+
+bool attr_equal(Op op, const Attr *a, const Attr *b)
+{
+        bool same = true;
+        for (const AttrField *f = attr_fields[op_info[op].attr]; f->name && same; f++)
+                same = !memcmp((const char *)a + f->offset, (const char *)b + f->offset,
+                               attr_bytes(f));
+        return same;
+}
+
 int64_t attr_word(const AttrField *f, const char *word)
 {
         int i = 0;

@@ -808,6 +808,20 @@ static void eval_fails(const char *body, int pos, const char *part)
         graph_free(g);
 }
 
+/* A compiler may leave anything in the rest of a union. */
+TEST (attributes_are_compared_by_an_ops_own) {
+        Attr a, b;
+        memset(&a, 1, sizeof a);
+        memset(&b, 2, sizeof b);
+        a.mm.ta = b.mm.ta = 0;
+        a.mm.tb = b.mm.tb = 1;
+        CHECK(attr_equal(OP_MATMUL, &a, &b));
+        CHECK(!attr_equal(OP_SLICE, &a, &b));
+        b.mm.tb = 0;
+        CHECK(!attr_equal(OP_MATMUL, &a, &b));
+        CHECK(attr_equal(OP_ADD, &a, &b));
+}
+
 TEST (evaluator_reports_mistakes) {
         eval_fails("%y = param : f32[3]", 0, "no value was given for param %y");
         eval_fails("%y = const {data=1:2} : f32[3]", 0, "const %y has 2 numbers, its shape 3");

@@ -247,7 +247,7 @@ Build build_start(Emit *e, const Group *gr, const char *include, const char *tit
         return (Build) { .e = e,
                          .gr = gr,
                          .title = title,
-                         .any = { .include = include, .threads = 128, .min_blocks = 1 },
+                         .form[ARCH_ANY] = { .include = include, .threads = 128, .min_blocks = 1 },
                          .at = N_ARCHS };
 }
 

@@ -378,7 +378,7 @@ static Launch merged(Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
         Arena *m = s->e->m->arena;
-        Launch to = { .any = { .grid = grid_blocks(t->blocks) } };
+        Launch to = { .form[ARCH_ANY] = { .grid = grid_blocks(t->blocks) } };
         bool *done = arena_alloc(s->a, (size_t)t->n);
         if (all[t->member[0]].piece[0]->single_wave)
                 to.form[ARCH_SM90A] = choose_tiles(s, t);

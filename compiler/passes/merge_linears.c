@@ -72,12 +72,12 @@ static bool candidate(const Ctx *c, Ref r)
 static bool alike(Graph *g, Ref a, Ref b)
 {
         const Node *x = NODE(g, a), *y = NODE(g, b), *v = NODE(g, x->in[1]), *w = NODE(g, y->in[1]);
-        if (x->op != y->op || memcmp(&x->a, &y->a, sizeof x->a))
+        if (x->op != y->op || !attr_equal(x->op, &x->a, &y->a))
                 return false;
         for (int i = 0; i < x->n_in; i++)
                 if (i != 1 && x->in[i] != y->in[i])
                         return false;
-        return v->type.dt == w->type.dt && !memcmp(&v->a, &w->a, sizeof v->a);
+        return v->type.dt == w->type.dt && v->op == w->op && attr_equal(v->op, &v->a, &w->a);
 }
 
 /* A bias, or what an adapter adds (lora.c). */

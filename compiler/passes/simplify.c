@@ -28,7 +28,7 @@ static unsigned mix(unsigned h, const void *p, size_t n)
 static bool same(const Node *a, const Node *b)
 {
         return a->op == b->op && a->n_in == b->n_in && type_eq(&a->type, &b->type) &&
-               !memcmp(a->in, b->in, sizeof a->in) && !memcmp(&a->a, &b->a, sizeof a->a);
+               !memcmp(a->in, b->in, sizeof a->in) && attr_equal(a->op, &a->a, &b->a);
 }
 
 static Ref unique(Graph *g, Ref r, Ctx *c)
@@ -40,7 +40,8 @@ static Ref unique(Graph *g, Ref r, Ctx *c)
                 return r;
         h = mix(2166136261u, &n->op, sizeof n->op);
         h = mix(h, n->in, sizeof n->in);
-        h = mix(h, &n->a, sizeof n->a);
+        for (const AttrField *f = attr_fields[op_info[n->op].attr]; f->name; f++)
+                h = mix(h, (const char *)&n->a + f->offset, attr_bytes(f));
         for (h &= c->cap - 1; c->slot[h]; h = (h + 1) & (c->cap - 1))
                 if (same(NODE(g, c->slot[h]), n)) {
                         graph_pop(g); /* it was just appended */

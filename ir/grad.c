@@ -433,8 +433,10 @@ void grad_gather(Graph *g, Ref n, const Ref *dout, Ref *din)
         Attr k = { .k = { TYPE(table).dim[0].n } };
         Loc loc = NODE(g, n)->loc;
         Type flat = type_of(DT_I32, 1, type_elems(&TYPE(ids)));
+        /* named first: C leaves open which argument is made before another */
+        const char *name = graph_name(g, "bucket");
         Ref sort = graph_add(g, OP_BUCKET, (Ref[]) { graph_reshape(g, ids, flat) }, 1, &k, loc,
-                             graph_name(g, "bucket"));
+                             name);
         Ref offs = graph_item(g, sort, 1, NULL);
         Dim c = DIM(1), rest;
         for (int i = 1; i < TYPE(table).rank; i++)

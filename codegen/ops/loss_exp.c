@@ -141,9 +141,10 @@ void exp_finish(Loss *l, bool grad)
                 dloss_text(l, &b);
                 build_line(&b, "\1_dloss dloss = { a };");
                 shift(&b, l->x, l->r0 * x.stride * dt_size[l->dt]);
+                const char *factor = of_rows(l, &b, l->exps->factor, "factor", true),
+                           *scaled = arg_work(e, &b.args, l->exps->xs, ctype_of(l->dt), "scaled");
                 more = arena_fmt(e->tmp, "%s, %s, a.%s, a.%s, tile, smem, dloss", x.arg, x.ld,
-                                 arg_work(e, &b.args, l->exps->xs, ctype_of(l->dt), "scaled"),
-                                 of_rows(l, &b, l->exps->factor, "factor", true));
+                                 scaled, factor);
         } else {
                 more = arena_fmt(e->tmp, "(const %s *)0, 0, (%s *)0, (float *)0, tile, smem, 0",
                                  c_type(l->dt), c_type(l->dt));

@@ -186,11 +186,13 @@ function walk(raw, keys, common, name, within)
         return out
 end
 
--- Ids that begin or end a text are ids of the vocabulary.
-local function check_ids(raw, n)
+-- Ids that begin or end a text are ids of the vocabulary.  `default`: what the architecture has
+-- where its user says nothing; it may be beyond a smaller vocabulary, and no text has it then.
+local function check_ids(raw, n, default)
         for _, key in ipairs { "bos_token_id", "eos_token_id" } do
                 for _, v in ipairs(type(raw[key]) == "table" and raw[key] or { raw[key] }) do
-                        if type(v) == "number" and not (math.tointeger(v) and v >= 0 and v < n) then
+                        if type(v) == "number" and v ~= default
+                           and not (math.tointeger(v) and v >= 0 and v < n) then
                                 config.refuse(key, v, "is the id of none of the " .. n
                                               .. " tokens of vocab_size; write null if there "
                                               .. "is no such token")
@@ -207,7 +209,9 @@ function config.reader(common, tables)
                 for name, t in pairs(tables) do
                         if family == name or family == t.architecture or family == t.older then
                                 local c = walk(raw, t.keys, common, name)
-                                if c.vocab_size then check_ids(raw, c.vocab_size) end
+                                if c.vocab_size then
+                                        check_ids(raw, c.vocab_size, t.default_end)
+                                end
                                 return c, name
                         end
                 end

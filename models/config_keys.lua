@@ -151,7 +151,7 @@ return { read = config.reader(common, {
                 n_heads = opt "count", n_kv_heads = opt "count", dim = opt "count",
                 hidden_dim = opt "count", shared = false,
         } },
-        gpt2 = { architecture = "GPT2LMHeadModel", keys = set({
+        gpt2 = { architecture = "GPT2LMHeadModel", default_end = 50256, keys = set({
                 vocab_size = 50257, n_positions = 1024, n_embd = 768, n_layer = 12, n_head = 12,
                 n_inner = maybe "count", activation_function = act "gelu_new", resid_pdrop = 0.1,
                 layer_norm_epsilon = 1e-5, initializer_range = 0.02, scale_attn_weights = true,

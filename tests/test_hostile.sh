@@ -225,6 +225,14 @@ hf_config() {
                 'hf/config.json:[0-9]+:3: "eos_token_id": 512 is the id of none of the 512'
         config 's/"bos_token_id".*/"bos_token_id": -1,/' 3 \
                 'hf/config.json:[0-9]+:3: "bos_token_id": -1 is the id of none'
+        # transformers writes GPT-2's own end into every folder of a GPT-2
+        cp -r "${model%/models/story}"/families/gpt2 small && chmod -R u+w small
+        sed -i 's/\(os_token_id":\) [0-9]*/\1 50256/' small/config.json
+        echo '{"bos_token_id": 50256, "eos_token_id": 50256}' > small/generation_config.json
+        compile 0 '' small
+        "$TGC" dump small --manifest | grep token_id
+        sed -i 's/\("eos_token_id":\) [0-9]*/\1 50255/' small/config.json
+        compile 3 'small/config.json:[0-9]+:3: "eos_token_id": 50255 is the id of none of the 96' small
         echo '{"eos_token_id": 512}' > hf/generation_config.json
         folder 3 'hf/generation_config.json:1: "eos_token_id": 512 is the id of none of the token'
         rm hf/generation_config.json

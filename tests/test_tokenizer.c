@@ -268,6 +268,9 @@ TEST (folders) {
                                   strstr(e.msg, "is the id of none of the tokenizer's 25 tokens"),
                           "%s", e.msg);
         }
+        write_text("generation_config.json", "{\"eos_token_id\":50256}"); /* GPT-2's, by default */
+        CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_OK && tokenizer_bos(t) < 50256);
+        tokenizer_free(t);
         write_text("generation_config.json", "{\"eos_token_id\":[0,1,2,3,4,5,6,7,8]}");
         CHECK(tokenizer_open(&t, folder, 0, &e) == TGC_BAD_FILE);
         CHECK_MSG(strstr(e.msg, "\"eos_token_id\" has more than 8 ids"), "%s", e.msg);

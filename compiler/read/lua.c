@@ -15,6 +15,7 @@
 #include "read.h"
 #include <cjson/cJSON.h>
 #include <lauxlib.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -433,14 +434,17 @@ static int build(lua_State *L)
         return 0;
 }
 
-/* Token ids that end and begin a text, as config.json has them. */
+/* Token ids that end and begin a text, as config.json has them, but those that no token has
+ * (models/config.lua refuses others than a default). */
 static void take_meta(Reader *r)
 {
         static const char *const keys[] = { "bos_token_id", "eos_token_id" };
+        const cJSON *size = cJSON_GetObjectItemCaseSensitive(r->config, "vocab_size");
+        const int n = cJSON_IsNumber(size) ? size->valueint : INT_MAX;
         Text t = { 0 };
         for (int i = 0; r->config && i < 2; i++) {
                 const cJSON *v = cJSON_GetObjectItemCaseSensitive(r->config, keys[i]), *c;
-                if (cJSON_IsNumber(v))
+                if (cJSON_IsNumber(v) && v->valueint < n)
                         text_add(&t, "meta %s %d\n", keys[i], v->valueint);
                 if (!cJSON_IsArray(v) || !v->child)
                         continue;

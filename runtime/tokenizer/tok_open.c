@@ -81,12 +81,15 @@ static int token_id(const Tokenizer *t, Json o, JsonBuf *b)
 }
 
 /* A number that is no id is refused: a text would never end there.  A text that is no token is not:
- * tokenizer_config.json may name tokens of other files. */
+ * tokenizer_config.json may name tokens of other files.  Nor is GPT2_END: transformers writes it
+ * into the folder of every GPT-2 that says nothing of its own, whatever its vocabulary, and no text
+ * ends there then. */
+enum { GPT2_END = 50256 };
 static int check_id(const Tokenizer *t, const char *key, Json o, int id, Err *e)
 {
         int line = 1;
 
-        if (id >= 0 || json_type(o) != '0')
+        if (id >= 0 || json_type(o) != '0' || json_number(o) == GPT2_END)
                 return TGC_OK;
         for (const char *s = o.in->text; s < o.at; s++)
                 line += *s == '\n';

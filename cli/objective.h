@@ -35,6 +35,8 @@ int rows_of_pairs(Train *t, const Windows *w, int64_t step, int n_micro, Err *e)
 
 enum { SAMPLING, JUDGING, LOG_P }; /* of Aim.seconds */
 int rows_of_groups(Train *t, const Windows *w, int64_t step, int n_micro, Err *e);
+/* A record's prompt and max_tokens after it, in tokens; 0: it has no prompt. */
+int aim_sequence(const Train *t, const Records *r, int which);
 /* Places of a row that a record takes; 0: it cannot be used. */
 int aim_places(const Train *t, const Records *r, int which);
 

@@ -172,6 +172,13 @@ int rows_of_groups(Train *t, const Windows *w, int64_t step, int n_micro, Err *e
         return code;
 }
 
+int aim_sequence(const Train *t, const Records *r, int which)
+{
+        const int n = (int)(r->start[which + 1] - r->start[which]),
+                  prompt = prompt_length(r->id + r->start[which], n);
+        return prompt < 1 ? 0 : prompt + aim_facts(t)->max_tokens;
+}
+
 int aim_places(const Train *t, const Records *r, int which)
 {
         const ObjectiveFacts *f = aim_facts(t);

@@ -193,6 +193,7 @@ uint64_t data_hash(const Train *t)
 
 typedef struct Fit {
         int64_t dropped, cut, longest;
+        int sequence; /* the longest prompt and what is to be drawn after it */
 } Fit;
 
 /* Records `which` of the source that fit, as rows. */
@@ -211,6 +212,10 @@ static int pack_view(Train *t, View *v, const int *which, int n, Fit *f, Err *e)
                 if (kind_of(t)) { /* whole, in a row of its own */
                         const int places = aim_places(t, r, which[i]);
                         f->longest = places > f->longest ? places : f->longest;
+                        if (kind_of(t) == OBJECTIVE_PROMPTS) {
+                                const int all = aim_sequence(t, r, which[i]);
+                                f->sequence = all > f->sequence ? all : f->sequence;
+                        }
                         f->dropped += places < 1 || places > t->T;
                         if (places < 1 || places > t->T)
                                 continue;
@@ -291,6 +296,16 @@ static int no_window(const Train *t, const Source *s, const Fit *f, Err *e)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: %lld tokens; a window of %d and its targets need %d", s->name,
                                (long long)s->tokens.n, t->T, t->T + 1);
+        if (kind_of(t) == OBJECTIVE_PROMPTS && f->sequence > t->m.ctx)
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: no record fits: the longest prompt and max_tokens=%d make %d "
+                               "tokens, the model's context is %d; a smaller max_tokens=, or a "
+                               "larger context",
+                               s->name, aim_facts(t)->max_tokens, f->sequence, (int)t->m.ctx);
+        if (kind_of(t) == OBJECTIVE_PROMPTS && !f->longest)
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: no record has a prompt%s: the objective asks for one", s->name,
+                               aim_facts(t)->completion ? " and a completion" : "");
         return err_set(e, TGC_BAD_FILE,
                        "%s: no record fits: the longest has %lld tokens%s, the window %d; a larger "
                        "--block-size, or %s",

@@ -107,6 +107,12 @@ end
 return grpo
 LUA
 group=(--data prompts.jsonl -b 2 --block-size 160 --learning_rate 1e-2 --lora r=8)
+long() {
+        tgc 3 'max_tokens=900 make 9[0-9]* tokens, the model.s context is 256' \
+                train st "${here[@]}" "${group[@]}" --objective letters.lua,max_tokens=900
+}
+say continuations_longer_than_the_context "$(long)"
+
 reward() {
         train grpo "${group[@]}" --objective letters.lua,samples=8,max_tokens=10 --max_iters 16 ||
                 return

@@ -293,6 +293,12 @@ static int settings(Train *t, Err *e)
         };
         t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
                                                       : (t->schedule.decay_steps + 4) / 5;
+        if (t->schedule.kind == SCHEDULE_WSD && t->schedule.cooldown > t->schedule.decay_steps)
+                return err_set(e, TGC_USAGE,
+                               "--lr_cooldown_iters %d: the rate falls in the last of %d steps "
+                               "(%s); give fewer, or more steps",
+                               (int)t->schedule.cooldown, (int)t->schedule.decay_steps,
+                               opt_set(a, O_DECAY_ITERS) ? "--lr_decay_iters" : "--max_iters");
         if (t->schedule.decay && t->schedule.min_lr > t->schedule.lr)
                 return err_set(
                         e, TGC_USAGE,

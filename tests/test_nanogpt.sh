@@ -41,6 +41,8 @@ p=$(tgc 2 'eps: 0 is too small' "${run[@]}" --eps=0)
 [ "$p" ] || p=$(tgc 2 'ema: 1 is outside 0 to 0.9999999$' "${run[@]}" --ema=1)
 [ "$p" ] || p=$(tgc 2 'min_lr 0.1: the rate falls to it from --learning_rate, which is 0.0006' \
         "${run[@]}" --min_lr=0.1)
+[ "$p" ] || p=$(tgc 2 'cooldown_iters 9: the rate falls in the last of 8 steps .--max_iters' \
+        "${run[@]}" --lr_schedule=wsd --lr_cooldown_iters=9)
 say rates_that_cannot_be "$p"
 
 # a file without one window is named, also beside others

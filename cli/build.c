@@ -293,6 +293,12 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         if (o->no_infer && c.infer && c.train &&
             (code = generates(b->model, &c.infer, o->no_infer, e)))
                 return code;
+        if (c.infer && !o->quiet && o->ctx > b->model->ctx && o->kind != MODEL_LUA &&
+            o->kind != MODEL_JSON)
+                fprintf(stderr,
+                        "%s: warning: --ctx-size %d: the model was trained with %lld tokens, and "
+                        "what it says after these may be worth nothing\n",
+                        o->model, o->ctx, (long long)b->model->ctx);
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
         if (o->objective && (code = apply_objective(b, o, e)))

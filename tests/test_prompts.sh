@@ -227,4 +227,10 @@ p=$(try 0 '' "${model[@]}" -c 20 < /dev/null)
 [ "$p" ] || p=$(try 2 "the prompt has 3 tokens, --ctx-size is 2" "${model[@]}" -c 2 < /dev/null)
 say another_context_is_no_other_kernels "$p"
 
+p=$(try 0 'warning: --ctx-size 300: the model was trained with 256 tokens' "${model[@]}" -c 300 \
+        < /dev/null)
+[ "$p" ] || p=$(try 0 '' "${model[@]}" -c 256 < /dev/null)
+[ "$p" ] || ! grep -q warning err || p="warned of what it was trained with: $(cat err)"
+say a_context_beyond_the_trained_one_is_said "$p"
+
 exit $failed

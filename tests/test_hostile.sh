@@ -232,7 +232,7 @@ hf_config() {
         compile 0 '' small
         "$TGC" dump small --manifest | grep token_id
         sed -i 's/\("eos_token_id":\) [0-9]*/\1 50255/' small/config.json
-        compile 3 'small/config.json:[0-9]+:3: "eos_token_id": 50255 is the id of none of the 96' small
+        compile 3 'small/config.json:[0-9]+:3: "eos_token_id": 50255 is the id of none of' small
         echo '{"eos_token_id": 512}' > hf/generation_config.json
         folder 3 'hf/generation_config.json:1: "eos_token_id": 512 is the id of none of the token'
         rm hf/generation_config.json

@@ -154,6 +154,7 @@ static const char *operand(F *f, Ref r, int j, int k)
         Access seen;
         if (f_virtual(f, in, &seen))
                 return virtual_text(f, &seen, &n->type, d, k);
+        const int at = n->op == OP_INTERLEAVE ? k / 2 : k; /* lane of the operand's domain */
         if (f_internal(f, b)) {
                 int s = f_dom_seen(f, in), home = f->dom_of[b] - 1;
                 if (f->dom[s].loop != f->dom[home].loop) { /* behind a slice */
@@ -163,31 +164,29 @@ static const char *operand(F *f, Ref r, int j, int k)
                         const char *idx = f_lane(f,
                                                  f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s,
                                                  f->dom[s].kind == DOM_HALF
-                                                         ? 2 * k + (int)f->dom[s].start
-                                                         : k);
+                                                         ? 2 * at + (int)f->dom[s].start
+                                                         : at);
                         if (!f->cuda)
                                 idx = f_fmt(f, "%s + o%d", idx, f->dom[s].loop);
                         return f_fmt(f, "%s[%s]", arr, idx);
                 }
                 if (s != home && f->dom[s].kind == DOM_HALF)
-                        return f_var(f, b, 2 * k + (int)f->dom[s].start);
-                if (n->op == OP_INTERLEAVE)
-                        return f_var(f, b, k / 2);
-                return f_var(f, b, k);
+                        return f_var(f, b, 2 * at + (int)f->dom[s].start);
+                return f_var(f, b, at);
         }
         Load *l = f_load_of(f, r, in);
-        int ld = l->dom, lk = n->op == OP_INTERLEAVE ? k / 2 : k;
+        const int ld = l->dom;
         if (l->scalar && !l->from.blocks)
                 return l->name;
         if (f->cuda)
-                return f_fmt(f, "%s[%s]", l->name, f_lane(f, ld, lk));
+                return f_fmt(f, "%s[%s]", l->name, f_lane(f, ld, at));
         if (l->from.blocks && f_blocks_at_once(f, l))
-                return f_fmt(f, "%s[%s]", l->ptr, f_lane(f, ld, lk));
+                return f_fmt(f, "%s[%s]", l->ptr, f_lane(f, ld, at));
         if (l->from.blocks)
                 return f_fmt(f, "stored_get(TY_%s, %s, %s)", storage_name[l->from.blocks],
                              l->from.arg,
-                             index_whole_text(&f->print, &l->from.at, f_col_at(f, ld, lk)));
-        const char *col = index_column_text(&f->print, &l->from.at, f_col_at(f, ld, lk));
+                             index_whole_text(&f->print, &l->from.at, f_col_at(f, ld, at)));
+        const char *col = index_column_text(&f->print, &l->from.at, f_col_at(f, ld, at));
         return f_to_float(l->from.dt, f_fmt(f, "%s[%s]", l->ptr, col), f);
 }
 

@@ -137,17 +137,21 @@ static void push(Functor *f, Ref r, Arena *a, int cap)
         f->node[f->n_nodes++] = r;
 }
 
-/* Does some member take columns in pairs? */
+/* Does some member take columns in pairs?  Interleave makes them, of one column each. */
 static bool takes_pairs(const Graph *g, const Functor *f)
 {
         for (int i = 0; i < f->n_nodes; i++) {
                 const Node *n = &g->node[f->node[i]];
-                if (op_is(n->op, FACT_PAIRS))
+                if (op_is(n->op, FACT_PAIRS) && n->op != OP_INTERLEAVE)
                         return true;
-                for (int j = 0; j < n->n_in; j++)
-                        for (Ref r = n->in[j]; is_virtual(g, r); r = g->node[r].in[0])
+                for (int j = 0; j < n->n_in; j++) {
+                        if (g->node[value_base(g, n->in[j])].group != n->group)
+                                continue;
+                        for (Ref r = n->in[j]; op_is(g->node[r].op, FACT_FOLLOWED);
+                             r = g->node[r].in[0])
                                 if (g->node[r].op == OP_SLICE && g->node[r].a.slice.step == 2)
                                         return true;
+                }
         }
         return false;
 }
@@ -235,7 +239,7 @@ void group_fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                         push(&gr->epilogue[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
         /* a row op asks its prologue for as many columns as its epilogue wants */
         if (an && op_info[an->op].cls != CLASS_MATMUL && takes_pairs(g, &gr->epilogue[0]))
-                gr->prologue[0].least = 2;
+                gr->prologue[0].least = gr->epilogue[0].least = 2;
         /* side results of prologues that no input needs: give them to the first prologue */
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];

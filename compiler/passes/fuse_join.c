@@ -128,16 +128,16 @@ bool cuts_pairs(const Fuse *f, int id, Ref r, Extent dom)
 static int columns_twice(const Fuse *f, Ref in, Ref b, const Span *s, const char **no)
 {
         const Graph *g = f->g;
-        const int twice = f->dom[b].twice;
+        const Dim n = dim_mul(type_elems(&g->node[in].type), DIM(s->step));
+        const bool part = !dim_eq(n, type_elems(&g->node[b].type));
+        int twice = f->dom[b].twice;
+        if (part && twice)
+                *no = "it takes a part of columns that are in pairs";
+        if (part) /* a slice, whose columns are counted anew */
+                twice = 0;
         if (s->step == 2 && twice < 0)
                 *no = "it takes every second of every second column";
-        if (s->step == 2)
-                return twice - 1;
-        if (dim_eq(type_elems(&g->node[in].type), type_elems(&g->node[b].type)))
-                return twice;
-        if (twice)
-                *no = "it takes a part of columns that are in pairs";
-        return 0;
+        return s->step == 2 ? twice - 1 : twice;
 }
 
 const char *join(Fuse *f, Ref r, int id, Extent *dom)

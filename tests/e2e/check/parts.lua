@@ -31,6 +31,18 @@ return {
                         add("twice_half" .. i, from(t, 1, C, 2) + y)
                         add("twice_twice" .. i, from(op.interleave(t, t:sin()), 2, C))
                 end
+                -- every second column of rows at an odd stride; and beside the value itself, so
+                -- that a gradient is interleaved with zeros
+                local odd = wide("odd", 4 * C + 5)
+                local row = from(odd, 1, 18):softmax()
+                add("odd_half", from(row * 3, 1, 9, 2) * param("odd_gain", { 9 }, { std = 0.5 }))
+                local h = from(odd, 20, C)
+                add("zeros", op.interleave(from(h, 1, C // 2, 2), wide("other", C // 2)) + h)
+                add("zeros_too", h:silu())
+                -- a part of pairs, then every second one of it; pairs of a part
+                local t = op.interleave(h:silu(), x * gain)
+                add("part_half", from(from(t, 8, 24), 1, 12, 2):gelu())
+                add("part_pairs", op.interleave(from(h:sin(), 6, 12), from(x, 0, 12)))
                 local s = x * 2
                 local again = op.interleave(s, op.min(s, gain)):gelu() -- of no trained weight
                 sum = sum + s + again:matmul(

@@ -81,8 +81,8 @@ static void say_files(const Progress *talk, const Loaded *l, const char *folder,
                 say(talk, "%s: the config.json that was there stays\n", folder);
         if (!tokenizer && l->tok)
                 say(talk,
-                    "%s: no tokenizer: the plan's own is not kept as a file; give `tgc run` "
-                    "--tokenizer FILE\n",
+                    "%s: no tokenizer: the plan's own was no file of a folder, and tokenizer.json "
+                    "is written of byte-level BPE alone; give `tgc run` --tokenizer FILE\n",
                     folder);
 }
 

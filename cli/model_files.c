@@ -228,6 +228,29 @@ static int put_vocab_txt(const char *dir, const Tokenizer *tok, bool *done, Err 
         return code;
 }
 
+/* A byte-level BPE that was no file of a folder, as GGUF files have it, and its chat template. */
+static int put_tokenizer_json(const Plan *p, const char *dir, const Tokenizer *tok, bool *done,
+                              Err *e)
+{
+        const Section *s = plan_find(p, "chat");
+        const char *template = NULL;
+        char *json = NULL, *settings = NULL;
+        ChatSource chat = { 0 };
+        int code = s ? chat_source_unpack(&chat, s->data, s->size, dir, e) : TGC_OK;
+        for (int i = 0; i < chat.n_templates && !code; i++)
+                if (!template || !strcmp(chat.template[i].name, "default"))
+                        template = chat.template[i].text;
+        if (!code)
+                code = tokenizer_json(tok, template, &json, &settings, e);
+        if (!code && (*done = json != NULL) &&
+            !(code = file_write_in(dir, "tokenizer.json", json, strlen(json), e)))
+                code = file_write_in(dir, "tokenizer_config.json", settings, strlen(settings), e);
+        chat_source_free(&chat);
+        free(json);
+        free(settings);
+        return code;
+}
+
 /* How an encoder's texts get their vectors. */
 static int put_sentence(const Plan *p, const char *dir, Err *e)
 {
@@ -272,5 +295,7 @@ int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool 
                 *tokenizer = !(code = put_characters(dir, l->tok, e));
         else if (!code && !*tokenizer && l->tok)
                 code = put_vocab_txt(dir, l->tok, tokenizer, e);
+        if (!code && !*tokenizer && l->tok)
+                code = put_tokenizer_json(p, dir, l->tok, tokenizer, e);
         return code ? code : put_sentence(p, dir, e);
 }

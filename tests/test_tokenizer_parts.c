@@ -430,8 +430,29 @@ TEST (parts_of_files) {
                 CHECK(!tokenizer_encode(t, text, n, -1, &a, &na, &err) &&
                       !tokenizer_encode(made, text, n, -1, &b, &nb, &err));
                 CHECK_MSG(na == nb && !memcmp(a, b, (size_t)na * sizeof *a), "%s: other ids", path);
-                free(a);
                 free(b);
+                /* and as files of a folder */
+                char *json, *settings;
+                CHECK_MSG(!tokenizer_json(made, "{{ \"x\" }}", &json, &settings, &err), "%s",
+                          err.msg);
+                CHECK_MSG((json != NULL) == !strcmp(p.model, "gpt2"), "%s: %s tokenizer.json", path,
+                          json ? "has a" : "has no");
+                if (json) {
+                        Tokenizer *again;
+                        CHECK_MSG(strstr(settings, "\"chat_template\": \"{{ \\\"x\\\" }}\""), "%s",
+                                  settings);
+                        CHECK_MSG(!tokenizer_new(&again, TOK_HF, json, strlen(json), &err), "%s",
+                                  err.msg);
+                        CHECK(!tokenizer_encode(again, text, n, -1, &b, &nb, &err));
+                        CHECK_MSG(na == nb && !memcmp(a, b, (size_t)na * sizeof *a),
+                                  "%s: other ids by its tokenizer.json", path);
+                        CHECK(tokenizer_vocab(again) == tokenizer_vocab(made));
+                        free(b);
+                        tokenizer_free(again);
+                }
+                free(json);
+                free(settings);
+                free(a);
                 free(owned);
                 tokenizer_free(made);
                 tokenizer_free(t);

@@ -462,6 +462,17 @@ int tok_split_replace(Tokenizer *t, const char *what, const char *with, Err *e);
 int tok_split_bytes(Tokenizer *t, Err *e);
 int tok_bert_split(Tokenizer *t, Err *e); /* BertPreTokenizer */
 
+/* tok_pre.c: the patterns of a name, up to six, NULL behind the last. */
+const char *const *tok_pre_regex(const char *name, bool *whole, bool *nfc);
+
+/* tok_to_parts.c: both give the same ids for texts that are hard to split. */
+bool tok_cuts_alike(const Tokenizer *a, const Tokenizer *b);
+
+/* tok_train.c: JSON that is written. */
+void tok_put_json(Buf *out, const char *s, size_t n); /* a string */
+void tok_put_text(Buf *out, const char *s);
+void tok_put_id(Buf *out, int id);
+
 /* The vocabulary is an object of token: id. */
 int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);
 

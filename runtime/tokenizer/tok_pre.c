@@ -135,6 +135,17 @@ int tok_pre(Tokenizer *t, const char *name, Err *e)
                        name);
 }
 
+const char *const *tok_pre_regex(const char *name, bool *whole, bool *nfc)
+{
+        for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+                if (listed(row[i].names, name)) {
+                        *whole = row[i].flags & WHOLE;
+                        *nfc = row[i].flags & NFC;
+                        return row[i].regex;
+                }
+        return NULL;
+}
+
 const char *tok_pre_name(int i)
 {
         static char name[64];

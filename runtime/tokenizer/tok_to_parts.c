@@ -151,7 +151,7 @@ static void put_scores(Held *h, const Tokenizer *t, const Pair *pair)
                 h->kind[t->unk] = TOK_UNKNOWN;
 }
 
-static bool cuts_alike(const Tokenizer *a, const Tokenizer *b)
+bool tok_cuts_alike(const Tokenizer *a, const Tokenizer *b)
 {
         bool same = true;
         for (int i = 0; i < N_PROBES && same; i++) {
@@ -193,7 +193,7 @@ static int try_parts(const Tokenizer *t, const TokParts *p, bool steps, bool *sa
         Tokenizer *made;
         Err why;
         const int rc = tok_from_parts(&made, p, &why);
-        *same = !rc && (!steps || steps_alike(t, made)) && cuts_alike(t, made);
+        *same = !rc && (!steps || steps_alike(t, made)) && tok_cuts_alike(t, made);
         tokenizer_free(made);
         return rc == TGC_NO_MEMORY ? err_set(e, rc, "%s", why.msg) : TGC_OK;
 }

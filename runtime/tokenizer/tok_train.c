@@ -445,7 +445,7 @@ static int learn(TokTrainer *t, Err *e)
 
 /* ---- writing ---------------------------------------------------------------------------- */
 
-static void put_json(Buf *out, const char *s, size_t n)
+void tok_put_json(Buf *out, const char *s, size_t n)
 {
         char hex[8];
 
@@ -462,9 +462,9 @@ static void put_json(Buf *out, const char *s, size_t n)
         buf_put(out, "\"", 1);
 }
 
-static void put_text(Buf *out, const char *s) { buf_put(out, s, strlen(s)); }
+void tok_put_text(Buf *out, const char *s) { buf_put(out, s, strlen(s)); }
 
-static void put_id(Buf *out, int id)
+void tok_put_id(Buf *out, int id)
 {
         char s[16];
         buf_put(out, s, (size_t)snprintf(s, sizeof s, "%d", id));
@@ -476,7 +476,7 @@ static void put_token(const TokTrainer *t, int token, Buf *b, Buf *out)
         b->n = 0;
         put_byte_level(t->token.text.p + t->token.at[token], t->token.len[token], b);
         out->bad |= b->bad;
-        put_json(out, b->p, b->n);
+        tok_put_json(out, b->p, b->n);
 }
 
 /* Special tokens first, then the bytes in the order of their characters, then what was learned. */
@@ -487,23 +487,23 @@ static void put_vocab(const TokTrainer *t, Buf *b, Buf *out)
         for (; id < t->n_special; id++) {
                 size_t n;
                 const char *s = vocab_text(&t->name, id, &n);
-                put_text(out, id ? "," : "");
-                put_json(out, s, n);
-                put_text(out, ":");
-                put_id(out, id);
+                tok_put_text(out, id ? "," : "");
+                tok_put_json(out, s, n);
+                tok_put_text(out, ":");
+                tok_put_id(out, id);
         }
         for (uint32_t cp = 0; cp < 0x180; cp++)
                 if (byte_level_byte(cp) >= 0) {
-                        put_text(out, id ? "," : "");
+                        tok_put_text(out, id ? "," : "");
                         put_token(t, byte_level_byte(cp), b, out);
-                        put_text(out, ":");
-                        put_id(out, id++);
+                        tok_put_text(out, ":");
+                        tok_put_id(out, id++);
                 }
         for (int token = 256; token < t->token.n; token++) {
-                put_text(out, ",");
+                tok_put_text(out, ",");
                 put_token(t, token, b, out);
-                put_text(out, ":");
-                put_id(out, id++);
+                tok_put_text(out, ":");
+                tok_put_id(out, id++);
         }
 }
 
@@ -532,36 +532,37 @@ static int write_json(const TokTrainer *t, Buf *out, Err *e)
                 return rc;
         }
 
-        put_text(out,
-                 "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[");
+        tok_put_text(
+                out,
+                "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[");
         for (int id = 0; id < t->n_special; id++) {
                 size_t n;
                 const char *s = vocab_text(&t->name, id, &n);
-                put_text(out, id ? ",{\"id\":" : "{\"id\":");
-                put_id(out, id);
-                put_text(out, ",\"content\":");
-                put_json(out, s, n);
-                put_text(out, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
-                              "\"normalized\":false,\"special\":true}");
+                tok_put_text(out, id ? ",{\"id\":" : "{\"id\":");
+                tok_put_id(out, id);
+                tok_put_text(out, ",\"content\":");
+                tok_put_json(out, s, n);
+                tok_put_text(out, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                                  "\"normalized\":false,\"special\":true}");
         }
-        put_text(out, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-                      "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},"
-                      "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\","
-                      "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
-                      "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
-                      "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
-                      "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,"
-                      "\"vocab\":{");
+        tok_put_text(out, "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+                          "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},"
+                          "\"post_processor\":null,\"decoder\":{\"type\":\"ByteLevel\","
+                          "\"add_prefix_space\":true,\"trim_offsets\":true,\"use_regex\":true},"
+                          "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+                          "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+                          "\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,"
+                          "\"vocab\":{");
         put_vocab(t, &b, out);
-        put_text(out, "},\"merges\":[");
+        tok_put_text(out, "},\"merges\":[");
         for (size_t i = 0; i < t->merges.n; i += 2) {
-                put_text(out, i ? ",[" : "[");
+                tok_put_text(out, i ? ",[" : "[");
                 put_token(t, t->merges.p[i], &b, out);
-                put_text(out, ",");
+                tok_put_text(out, ",");
                 put_token(t, t->merges.p[i + 1], &b, out);
-                put_text(out, "]");
+                tok_put_text(out, "]");
         }
-        put_text(out, "]}}\n");
+        tok_put_text(out, "]}}\n");
         buf_free(&b);
         return out->bad ? tok_no_memory(e) : TGC_OK;
 }

@@ -93,6 +93,10 @@ const char *tok_pre_name(int i); /* tok_pre.c: the first name of each row; NULL 
  * NULL where it is none, or one that those do not say. */
 int tokenizer_vocab_txt(const Tokenizer *t, char **settings, char **text, size_t *n, Err *e);
 
+/* tok_json_write.c: a byte-level BPE as tokenizer.json and tokenizer_config.json, both malloc'ed;
+ * chat: its template, or NULL.  NULL where it is none, or cuts text as no name of tok_pre.c. */
+int tokenizer_json(const Tokenizer *t, const char *chat, char **json, char **settings, Err *e);
+
 /* ---- tok_train.c: a byte-level BPE learned from text --------------------------------
  *
  * Special tokens get the first ids and are never merged.  add may be called again and again; run

@@ -11,7 +11,8 @@
  *
  * A tile is (b, key head, up to ATTENTION_ROWS rows): the rows are the G = H/K query heads
  * of that key head times some queries, row r = query r / G, head r % G, so that all of them
- * share the loads of k and v.  Online softmax over blocks of ATTENTION_KB keys, in order:
+ * share the loads of k and v.  Of a decoding step with few key heads a tile is a part of the G heads
+ * (att_parts), for more threads.  Online softmax over blocks of ATTENTION_KB keys, in order:
  * same bits whatever the threads.  Few rows (decoding) use the products of
  * cpu_gemv.h, which read k and v where they lie; else blocks are packed for the
  * register kernel of cpu_gemm.h. */
@@ -65,7 +66,7 @@ _Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
 /* One tile: which rows, and which keys any of them may see.  Of a ragged call the queries of
  * sequence b are rows start .. start + T - 1. */
 typedef struct AttTile {
-        int b, kh, G, rows, t0, pos, S, T;
+        int b, kh, G, g0, rows, t0, pos, S, T; /* heads g0 .. g0 + G - 1 of the key head's */
         long start, lo, hi;
 } AttTile;
 
@@ -78,8 +79,7 @@ TGC_INLINE int att_queries(const Attention *a)
 
 TGC_INLINE int att_head(const Attention *a, AttTile t, int r)
 {
-        (void)a;
-        return t.kh * t.G + r % t.G;
+        return t.kh * (a->H / a->K) + t.g0 + r % t.G;
 }
 TGC_INLINE int att_query(AttTile t, int r) { return t.t0 + r / t.G; }
 TGC_INLINE long heads_at(Heads x, int b, long t, int h) { return b * x.b + t * x.t + h * x.h; }
@@ -90,10 +90,25 @@ TGC_INLINE const int *att_document(const Attention *a, const Rt *rt, int b, long
         return a->documents ? a->documents + ((long)b * rt->T + query) * 2 : 0;
 }
 
+/* Tiles of a key head's heads; of other calls than a decoding step's one.  Bits may depend on it,
+ * so it depends on the model alone. */
+TGC_INLINE int att_parts(const Attention *a, const Rt *rt)
+{
+        enum { TILES = 16 };
+        const int G = a->H / a->K;
+        int p = 1;
+        if (a->cached && !a->ragged && rt->T == 1 && !a->lse) /* nobody asks for gradients */
+                while (p < G && (a->K * p < TILES || G % p))
+                        p++;
+        return p;
+}
+
 TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 {
-        int step = att_queries(a);
-        AttTile t = { .G = a->H / a->K, .T = rt->T };
+        const int step = att_queries(a), parts = att_parts(a, rt);
+        AttTile t = { .G = a->H / a->K / parts, .T = rt->T };
+        t.g0 = (int)(tile % parts) * t.G;
+        tile /= parts;
         long blocks = tgc_ceil_div(t.T, step);
         for (; a->ragged; t.b++) {
                 t.start = rt->start[t.b];
@@ -214,7 +229,9 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
         long n = 0;
         for (int b = 0; b < rt->B && a->ragged; b++)
                 n += tgc_ceil_div(rt->start[b + 1] - rt->start[b], att_queries(a));
-        return a->ragged ? n * a->K : (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a));
+        return a->ragged ? n * a->K
+                         : (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a)) *
+                                   att_parts(a, rt);
 }
 
 /* Key s of sequence b: its row, and how many of [s, hi) follow each other there. */

@@ -59,7 +59,7 @@ TGC_INLINE float stored_sum(Vec *s)
 TGC_STORED(X)
 #undef X
 
-/* Of x, into room, 20 K / 32 floats: what stored_dots wants for weights of type ty. */
+/* Of x, into room, 22 K / 32 + 16 floats: what stored_dots wants for weights of type ty. */
 TGC_INLINE void stored_rounds(int ty, const float *x, long K, float *room)
 {
         switch (ty) {

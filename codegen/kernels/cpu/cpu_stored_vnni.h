@@ -10,6 +10,7 @@
 typedef struct VnniSum {
         __m512 s;
         __m256 m; /* what the addends give */
+        __m512 k; /* the same of Q4_K and Q5_K, in the upper half */
 } VnniSum;
 
 TGC_INLINE __m512i vnni_halves(__m256i low, __m256i high)
@@ -90,26 +91,36 @@ TGC_INLINE VnniSum vnni_q4_1(VnniSum t, const unsigned char *b, const QuantX *x,
         return t;
 }
 
-/* Scales (min 0) or addends of a Q4_K's or Q5_K's eight chunks. */
-TGC_INLINE __m256 vnni_k_scales(const unsigned char *b, int min)
+/* Of a Q4_K's or Q5_K's eight chunks: scales, then addends, times those of x and its sums.  Of 6 bits,
+ * the chunks' from the fifth on have their low four in the last bytes, their high two above the
+ * first eight bytes' own. */
+TGC_INLINE __m512 vnni_k_scales(const unsigned char *b, const QuantX *x, long c)
 {
-        const uint32_t low = u32_at(b + 4 * min), high = u32_at(b + 8) >> 4 * min;
-        const uint64_t both = (low & 0x3f3f3f3fu) |
-                              (uint64_t)((high & 0x0f0f0f0fu) | (low >> 2 & 0x30303030u)) << 32;
-        return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)both)));
+        const __m128i raw = _mm_loadu_si128(
+                              (const __m128i *)(const void *)b), /* d, dmin, 12 bytes */
+                low = _mm_shuffle_epi8(raw, _mm_setr_epi8(4, 5, 6, 7, 12, 13, 14, 15, 8, 9, 10, 11,
+                                                          12, 13, 14, 15)),
+                      high = _mm_shuffle_epi8(raw, _mm_setr_epi8(-1, -1, -1, -1, 4, 5, 6, 7, -1, -1,
+                                                                 -1, -1, 8, 9, 10, 11)),
+                      six = _mm_or_si128(
+                              _mm_and_si128(_mm_srlv_epi32(low, _mm_setr_epi32(0, 0, 0, 4)),
+                                            _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f,
+                                                           0x0f0f0f0f)),
+                              _mm_and_si128(_mm_srli_epi32(high, 2), _mm_set1_epi8(0x30)));
+        const __m512i half = vnni_halves(_mm256_setzero_si256(), _mm256_set1_epi32(1));
+        const __m512 d = _mm512_permutexvar_ps(half, _mm512_castps128_ps512(_mm_cvtph_ps(raw)));
+        return _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(six)), d),
+                             _mm512_loadu_ps(x->eight + 2 * c));
 }
 
 /* Eight chunks. */
 TGC_INLINE VnniSum vnni_k(VnniSum t, int fifth, const unsigned char *b, const QuantX *x, long c)
 {
-        const __m256 d = _mm256_mul_ps(_mm256_mul_ps(vnni_k_scales(b + 4, 0),
-                                                     _mm256_set1_ps(half_of(b))),
-                                       _mm256_loadu_ps(x->scale + c)),
-                     m = _mm256_mul_ps(vnni_k_scales(b + 4, 1), _mm256_set1_ps(half_of(b + 2)));
+        const __m512 d = vnni_k_scales(b, x, c);
         const __m512i shift = vnni_halves(_mm256_setzero_si256(), _mm256_set1_epi64x(4)),
                       high = _mm512_broadcast_i64x4(bytes32(b + 16)),
                       first = vnni_halves(_mm256_setzero_si256(), _mm256_set1_epi32(1));
-        t.m = _mm256_fnmadd_ps(m, _mm256_loadu_ps(x->sum + c), t.m);
+        t.k = _mm512_sub_ps(t.k, d); /* the upper half counts */
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
                 const unsigned char *q = b + (fifth ? 48 : 16) + 32 * i;
@@ -123,7 +134,7 @@ TGC_INLINE VnniSum vnni_k(VnniSum t, int fifth, const unsigned char *b, const Qu
                 t.s = vnni_dot(t.s, _mm512_setzero_si512(), w, x, c + 2 * i,
                                _mm512_permutexvar_ps(_mm512_add_epi32(first,
                                                                       _mm512_set1_epi32(2 * i)),
-                                                     _mm512_castps256_ps512(d)));
+                                                     d));
         }
         return t;
 }
@@ -175,12 +186,16 @@ TGC_INLINE VnniSum vnni_q6_k(VnniSum t, const unsigned char *b, const QuantX *x,
                 const long n = K / DECODE_CHUNK;                                              \
                 for (long j = 0; j < N; j++) {                                                \
                         const unsigned char *b = first + j * stride;                          \
-                        VnniSum t = { _mm512_setzero_ps(), _mm256_setzero_ps() };             \
+                        VnniSum t = { _mm512_setzero_ps(), _mm256_setzero_ps(),               \
+                                      _mm512_setzero_ps() };                                  \
                         long c = 0;                                                           \
                         for (; c + (chunks) <= n; c += (chunks), b += (blocks) * (bytes)) {   \
                                 quant_ahead(b, (blocks) * (bytes));                           \
                                 t = vnni_##decode(t, b, &to, c);                              \
                         }                                                                     \
+                        if ((chunks) == 8 && (addends) > 0.f)                                 \
+                                t.m = _mm512_castps512_ps256(                                 \
+                                        _mm512_shuffle_f32x4(t.k, t.k, 0xee));                \
                         float sum = vec_sum((Vec)t.s) + (addends)*quant_total(t.m);           \
                         if (c < n) { /* the last block of 32 */                               \
                                 const Quants w = quants_##decode(b, 0);                       \

@@ -232,6 +232,7 @@ typedef struct QuantX {
         int8_t *q;
         float *pair;   /* TGC_VNNI_ROW: scale and sum of each 32 */
         int32_t *less; /* TGC_VNNI_ROW: -128 times the sum of each four steps */
+        float *eight;  /* TGC_VNNI_ROW: of each eight chunks scales, then sums */
 } QuantX;
 
 #ifdef TGC_VNNI_ROW
@@ -269,6 +270,8 @@ TGC_INLINE void quant_chunk(QuantX to, long c)
                             _mm256_slli_epi32(_mm256_sub_epi32(_mm256_setzero_si256(), four), 7));
         to.pair[2 * c] = to.scale[c];
         to.pair[2 * c + 1] = to.sum[c] = to.scale[c] * (float)sum;
+        to.eight[c / 8 * 16 + c % 8] = to.scale[c];
+        to.eight[c / 8 * 16 + 8 + c % 8] = to.sum[c];
 }
 #elif defined TGC_ACT_INT8
 TGC_INLINE void quant_chunk(QuantX to, long c)
@@ -308,7 +311,8 @@ TGC_INLINE QuantX quant_parts(const float *x, long K, float *room)
                           room + n,
                           (int8_t *)(room + 2 * n),
                           room + 10 * n,
-                          (int32_t *)(void *)(room + 12 * n) };
+                          (int32_t *)(void *)(room + 12 * n),
+                          room + 20 * n };
 }
 
 TGC_NOINLINE void quant_x(const float *x, long K, float *room)

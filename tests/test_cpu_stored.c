@@ -167,6 +167,33 @@ TGC_NOINLINE void gemm(Mat x, Mat w, long M, long N, long K, long tile)
         gemm_task(x, w, 1, M, N, K, tile, NULL, tail);
 }
 
+/* Rows of x made ready: the same bits, by integers (with tiles and without). */
+static void ready(int t, Mat x, Mat w, long M, long N, long K)
+{
+        const long tiles = ready_tiles(x, w, M, K);
+        const size_t bytes = sizeof(float) * (size_t)(M * N);
+        float *y = malloc(bytes), *was = got_y;
+        void *room = malloc((size_t)((M + 15) / 16 * (K / 32) * READY_BYTES));
+        for (long tile = 0; tile < tiles; tile++)
+                ready_task(x, w, M, K, room, tile);
+        x.ready = room;
+#ifdef TGC_AMX_PLAYED
+        for (amx_refused = 0; amx_refused < 2; amx_refused++)
+#endif
+        {
+                got_y = y;
+                memset(y, 0, bytes);
+                for (long tile = 0; tile < gemm_tiles(x, w, 1, M, N, K); tile++)
+                        gemm(x, w, M, N, K, tile);
+                CHECK_MSG(!memcmp(y, was, bytes), "%s, %ldx%ldx%ld", types[t].name, M, N, K);
+        }
+#ifdef TGC_AMX_PLAYED
+        amx_refused = 0;
+#endif
+        got_y = was;
+        free(y), free(room);
+}
+
 static void product(int t, long M, long N, long K)
 {
         Weights w = weights_of(t, N, K);
@@ -182,6 +209,7 @@ static void product(int t, long M, long N, long K)
         for (long tile = 0; tile < gemm_tiles(xm, wm, 1, M, N, K); tile++)
                 gemm(xm, wm, M, N, K, tile);
         compare(t, y, x, w.x, M, N, K);
+        ready(t, xm, wm, M, N, K);
         free(x);
         free(y);
         weights_free(&w);
@@ -285,7 +313,12 @@ TEST (products_of_bf16) {
                         xs[i] = bf16_from_float(x[i]), x[i] = bf16_to_float(xs[i]);
                 for (long i = 0; i < Z * N * ld; i++)
                         ws[i] = bf16_from_float(w[i]), w[i] = bf16_to_float(ws[i]);
-                const Mat xm = { xs, TY_BF16, 0, ld, M * ld }, wm = { ws, TY_BF16, 1, ld, N * ld };
+                Mat xm = { xs, TY_BF16, 0, ld, M * ld };
+                const Mat wm = { ws, TY_BF16, 1, ld, N * ld };
+                void *room = malloc((size_t)((M + 15) / 16 * (K / 32 + 1) * READY_BYTES));
+                for (long tile = 0; tile < ready_tiles(xm, wm, M, K); tile++)
+                        ready_task(xm, wm, M, K, room, tile);
+                xm.ready = Z == 1 ? room : NULL;
                 got_y = y, got_N = N;
                 for (long tile = 0; tile < gemm_tiles(xm, wm, Z, M, N, K); tile++)
                         gemm_bf16(xm, wm, Z, M, N, K, tile);
@@ -305,8 +338,16 @@ TEST (products_of_bf16) {
                                         CHECK_MSG(!isfinite(got), "(%ld,%ld): %g", i, j,
                                                   (double)got);
                         }
-                free(x), free(w), free(y), free(xs), free(ws);
+                free(x), free(w), free(y), free(xs), free(ws), free(room);
         }
 }
+
+#ifdef TGC_AMX_PLAYED
+TEST (tiles_were_used) {
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+        CHECK(amx_uses > 0);
+#endif
+}
+#endif
 
 TEST_MAIN

@@ -365,6 +365,40 @@ void gemm_batch_body(Build *b, const char *M, const char *N, const char *K, cons
                    types, a->arg, a->step, a->ld, w->arg, w->step, w->ld, M, N, K);
 }
 
+/* C: a launch that makes the rows of A ready for all tiles (ready_task in cpu_gemm.h), where the
+ * machine may have use for it; the work, or -1. */
+static int cpu_ready(Emit *e, const Group *gr, const Shape *s)
+{
+        enum { MOST = 8 << 20, ROWS = 16, COLS = 32, BYTES = 1024 }; /* elements; of a block */
+        const Node *n = NODE(e->g, gr->anchor);
+        const Type *x = &NODE(e->g, n->in[0])->type, *y = &NODE(e->g, n->in[1])->type;
+        const bool blocks = node_storage(NODE(e->g, n->in[1])) && e->m->act_int8,
+                   pairs = x->dt == DT_BF16 && y->dt == DT_BF16 &&
+                           !node_storage(NODE(e->g, n->in[1]));
+        Mat a, w;
+        if (s->lead || s->ta || !s->tb || s->k_most % COLS || !dim_known(e, s->K) ||
+            (!blocks && !pairs) || s->m_most * s->k_most > MOST)
+                return -1;
+        Build b = build_start(e, gr, "gemm", "ready");
+        mat_need(e, &b, n->in[0], 0, &a);
+        w.ty = ty_of(e, n->in[1]);
+        const int work = work_new(e, DIM((s->m_most + ROWS - 1) / ROWS * (s->k_most / COLS)),
+                                  BYTES);
+        b.bytes = (double)s->m_most * (double)s->k_most * (dt_size[x->dt] + 2);
+        build_cpu_loop(&b,
+                       arena_fmt(e->tmp,
+                                 "ready_tiles((Mat){ 0, %s, 0 }, (Mat){ 0, %s, 1 }, %s, %s)", a.ty,
+                                 w.ty, s->Mc, s->Kc),
+                       b.bytes,
+                       arena_fmt(e->tmp,
+                                 "ready_task((Mat){ %s, %s, 0, %s }, (Mat){ 0, %s, 1 }, %s, %s, "
+                                 "a.%s, tile);",
+                                 a.arg, a.ty, a.ld, w.ty, s->Mc, s->Kc,
+                                 arg_work(e, &b.args, work, C_U8, "ready")));
+        build_end(&b, grid_blocks(1));
+        return work;
+}
+
 static void matmul(Emit *e, const Group *gr)
 {
         Graph *g = e->g;
@@ -373,6 +407,7 @@ static void matmul(Emit *e, const Group *gr)
         int64_t N = s.n_most;
         bool fixed_m = dim_known(e, s.M), fixed = dim_known(e, s.K) && dim_known(e, s.N);
         Mat a, w;
+        const int made = is_cuda(e) || gemv_m(g, gr->anchor) ? -1 : cpu_ready(e, gr, &s);
         Build b = build_start(e, gr, "gemm", "matmul");
         const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
         const int64_t few = gemv_m(g, gr->anchor);
@@ -406,19 +441,21 @@ static void matmul(Emit *e, const Group *gr)
                    ((double)s.m_most * (double)s.k_most + (double)N * (double)s.k_most) *
                    dt_size[a.dt];
         if (!is_cuda(e)) {
+                const char *ready = made < 0 ? ""
+                                             : arena_fmt(e->tmp, ", a.%s",
+                                                         arg_done(e, &b.args, made, C_U8, "ready"));
                 build_cpu_loop(
                         &b,
                         arena_fmt(e->tmp,
-                                  "gemm_tiles((Mat){ 0, %s, %d, 0, 0 }, (Mat){ 0, %s, %d, 0, 0 }, "
-                                  "%s, %s, %s, %s)",
-                                  a.ty, s.ta, w.ty, s.tb, s.Bc, s.Mc, s.Nc, s.Kc),
+                                  "gemm_tiles((Mat){ 0, %s, %d, 0, 0%s }, (Mat){ 0, %s, %d, 0, 0 "
+                                  "}, %s, %s, %s, %s)",
+                                  a.ty, s.ta, ready, w.ty, s.tb, s.Bc, s.Mc, s.Nc, s.Kc),
                         products,
-                        arena_fmt(
-                                e->tmp,
-                                "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s "
-                                "}, %s, %s, %s, %s, tile, &a, \1_epilogue);",
-                                a.arg, a.ty, s.ta, a.ld, a.step, w.arg, w.ty, s.tb, w.ld, w.step,
-                                s.Bc, s.Mc, s.Nc, s.Kc));
+                        arena_fmt(e->tmp,
+                                  "gemm_task((Mat){ %s, %s, %d, %s, %s%s }, (Mat){ %s, %s, %d, %s, "
+                                  "%s }, %s, %s, %s, %s, tile, &a, \1_epilogue);",
+                                  a.arg, a.ty, s.ta, a.ld, a.step, ready, w.arg, w.ty, s.tb, w.ld,
+                                  w.step, s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, grid_blocks(1));
                 return;
         }

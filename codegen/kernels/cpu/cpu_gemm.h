@@ -4,7 +4,8 @@
  * MATMUL_KC; each step copies its part of B into panels of GEMM_NR columns (rows
  * padded with zeros), A likewise where it is not already rows of floats, and runs
  * the register kernel over all pairs of panels (Goto and van de Geijn, 2008).
- * Tiles share nothing.  An element of C is one sum in the order of k, cut at the
+ * A linear's rows may be made ready for all tiles first (ready_task), where integers or AMX
+ * multiply them.  Tiles share nothing.  An element of C is one sum in the order of k, cut at the
  * same places whatever the tile: its bits do not depend on how C is tiled. */
 #ifndef TGC_CPU_MATMUL_H
 #define TGC_CPU_MATMUL_H
@@ -18,6 +19,7 @@ typedef struct Mat {
         const void *p;
         int ty, trans;
         long ld, batch;
+        const void *ready; /* A of a linear as ready_task left it, or NULL */
 } Mat;
 
 /* The register kernel holds MR x 2 vectors of C. */
@@ -237,6 +239,18 @@ TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld
                 ty_load(ty, to + (long)i * k, p, at + (row ? row[i] : i) * ld, k);
 }
 
+#if defined TGC_X86 && defined __AVX512VNNI__ && defined __AVX512BW__ && TGC_VEC == 16 && \
+        ((defined __AMX_TILE__ && defined __linux__) || defined TGC_AMX_PLAYED)
+#define TGC_AMX 1
+#include "cpu_amx.h"
+#if defined __AMX_INT8__ || defined TGC_AMX_PLAYED
+#define TGC_AMX_INT8 1
+#endif
+#if defined __AMX_BF16__ || defined TGC_AMX_PLAYED
+#define TGC_AMX_BF16 1
+#endif
+#endif
+
 #if defined TGC_STORED && defined TGC_ACT_INT8 && defined __AVX512VNNI__ && \
         defined __AVX512BW__ && TGC_VEC == 16
 #if defined __GNUC__ && !defined __clang__
@@ -248,8 +262,9 @@ TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld
 #define QUANT_GEMM(a, b) ((b).trans && !(a).trans && quant_gemm_has((b).ty))
 /* Panels leave room behind them, in what floats would take. */
 enum { QG_PANELS = MATMUL_NT / QG_COLS * (MATMUL_KC / QG_CHUNK) * (int)sizeof(QuantPanel) / 4 };
-_Static_assert(QG_PANELS * 4 + MATMUL_MT * (MATMUL_KC / QG_CHUNK) * sizeof(QuantRow) <=
-                       MATMUL_KC * MATMUL_NT * sizeof(float),
+_Static_assert(QG_PANELS * 4 + MATMUL_MT / 16 * (MATMUL_KC / QG_CHUNK) * sizeof(QuantBlock) <=
+                               MATMUL_KC * MATMUL_NT * sizeof(float) &&
+                       MATMUL_MT % 16 == 0,
                "scratch");
 #else
 #define QUANT_GEMM(a, b) 0
@@ -259,12 +274,68 @@ _Static_assert(QG_PANELS * 4 + MATMUL_MT * (MATMUL_KC / QG_CHUNK) * sizeof(Quant
         TGC_VEC == 16
 #include "cpu_bf16_gemm.h"
 #define TGC_PAIRS 1
+#ifdef TGC_AMX_BF16
+#include "cpu_amx_bf16.h"
+#endif
 #define PAIRS_GEMM(a, b, K, rows)                                                                \
         ((a).ty == TY_BF16 && (b).ty == TY_BF16 && !(a).trans && (b).trans && (K) % BG_K == 0 && \
          !(rows))
 #else
 #define PAIRS_GEMM(a, b, K, rows) 0
 #endif
+
+/* ---- rows of A made ready ---------------------------------------------- */
+
+/* A (M,K), its rows contiguous, for products with W: rounded to 8 bits, or laid out for tiles of
+ * bf16, by 16 rows.  READY_BYTES of room for each 16 rows and 32 columns. */
+enum { READY_BYTES = 1024 };
+
+TGC_INLINE int ready_pairs(Mat a, Mat w, long K)
+{
+#ifdef TGC_AMX_BF16
+#ifdef TGC_PAIRS
+        if (PAIRS_GEMM(a, w, K, 0))
+                return amx_allowed();
+#endif
+#endif
+        (void)a, (void)w, (void)K;
+        return 0;
+}
+
+/* 0: products take A as it is. */
+TGC_INLINE long ready_tiles(Mat a, Mat w, long M, long K)
+{
+        return QUANT_GEMM(a, w) || ready_pairs(a, w, K) ? tgc_ceil_div(M, 16) : 0;
+}
+
+TGC_INLINE void ready_task(Mat a, Mat w, long M, long K, void *to, long tile)
+{
+        const int m = (int)tgc_min(16, M - tile * 16);
+        const long from = tile * 16;
+#ifdef TGC_QUANT_O3
+        if (QUANT_GEMM(a, w)) {
+                const long chunks = K / QG_CHUNK;
+                float *x = tgc_scratch;
+                for (int i = 0; i < m; i++)
+                        for (long k = 0; k < K; k += TGC_SCRATCH / QG_CHUNK * QG_CHUNK) {
+                                const int n = (int)tgc_min(K - k,
+                                                           TGC_SCRATCH / QG_CHUNK * QG_CHUNK);
+                                ty_load(a.ty, x, a.p, (from + i) * a.ld + k, n);
+                                quant_row_pack((QuantBlock *)to + tile * chunks + k / QG_CHUNK, i,
+                                               x, n / QG_CHUNK);
+                        }
+        }
+#endif
+#if defined TGC_AMX_BF16 && defined TGC_PAIRS
+        if (ready_pairs(a, w, K))
+                for (int i = 0; i < m; i++)
+                        for (long k = 0; k < K / BG_K; k++)
+                                memcpy(((PairBlock *)to)[tile * (K / BG_K) + k].a[i],
+                                       (const bf16 *)a.p + (from + i) * a.ld + k * BG_K,
+                                       BG_K * sizeof(bf16));
+#endif
+        (void)a, (void)w, (void)K, (void)to, (void)m, (void)from;
+}
 
 /* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
  * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
@@ -277,10 +348,27 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 const float *pa_or_a = pa;
                 long ar = k, ac = 1;
 #ifdef TGC_PAIRS
+#ifdef TGC_AMX_BF16
+                if (PAIRS_GEMM(a, b, K, rows) && a.ready && amx_allowed()) {
+                        PairPanel *panels = (PairPanel *)(void *)pb;
+                        pairs_pack(panels, (const bf16 *)b.p + n0 * b.ld + k0, b.ld, n, k);
+                        amx_pairs((const PairBlock *)a.ready + (m0 / 16 * K + k0) / BG_K, K / BG_K,
+                                  panels, m, n, k, c, ldc, k0 > 0);
+                        continue;
+                }
+#endif
                 if (PAIRS_GEMM(a, b, K, rows)) {
                         pairs_step((const bf16 *)a.p + z * a.batch + m0 * a.ld + k0, a.ld,
                                    (const bf16 *)b.p + z * b.batch + n0 * b.ld + k0, b.ld, m, n, k,
                                    pb, c, ldc, k0 > 0);
+                        continue;
+                }
+#endif
+#ifdef TGC_QUANT_O3
+                if (QUANT_GEMM(a, b) && a.ready) {
+                        quant_gemm_step(b.ty, b.p, n0 * b.ld + k0, b.ld,
+                                        (const QuantBlock *)a.ready + (m0 / 16 * K + k0) / QG_CHUNK,
+                                        K / QG_CHUNK, m, n, k, pb, c, ldc, k0 > 0);
                         continue;
                 }
 #endif
@@ -303,8 +391,10 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 }
 #ifdef TGC_QUANT_O3
                 if (QUANT_GEMM(a, b)) {
-                        quant_gemm_step(b.ty, b.p, z * b.batch + n0 * b.ld + k0, b.ld, pa_or_a, ar,
-                                        m, n, k, pb + QG_PANELS, pb, c, ldc, k0 > 0);
+                        QuantBlock *x = (QuantBlock *)(void *)(pb + QG_PANELS);
+                        quant_rows_pack(x, pa_or_a, ar, m, k / QG_CHUNK);
+                        quant_gemm_step(b.ty, b.p, z * b.batch + n0 * b.ld + k0, b.ld, x,
+                                        k / QG_CHUNK, m, n, k, pb, c, ldc, k0 > 0);
                         continue;
                 }
 #endif
@@ -326,6 +416,9 @@ TGC_INLINE long gemm_even(long n, long most, long step)
         return tgc_ceil_div(tgc_ceil_div(n, tgc_ceil_div(n, most)), step) * step;
 }
 
+enum { READY_MT = 256, READY_NT = 128 }; /* of a tile whose rows of A are ready */
+_Static_assert(READY_MT *READY_NT <= MATMUL_MT * MATMUL_NT && READY_NT % GEMM_NR == 0, "scratch");
+
 /* Tiles of linears are halved until 16 threads end at about one time.  Which side: with weights in
  * integers each tile rounds its rows of A, which takes as long as 115 columns, and makes panels of
  * W, as long as 6 to 13 rows; so these tiles are wide.  Else rows of A are used in place or
@@ -333,6 +426,16 @@ TGC_INLINE long gemm_even(long n, long most, long step)
 TGC_INLINE Blocking gemm_blocking(Mat a, Mat w, long batch, long M, long N, long K)
 {
         const int wide = QUANT_GEMM(a, w), linear = !a.trans && w.trans;
+        if (a.ready && (wide || ready_pairs(a, w, K))) { /* all rows, as they are ready */
+                Blocking r = { gemm_even(tgc_max(M, 1), READY_MT, 16),
+                               gemm_even(tgc_max(N, 1), READY_NT, GEMM_NR), 0, 0 };
+                for (;; r.mt = gemm_even(M, r.mt / 2, 16)) {
+                        r.m_tiles = tgc_ceil_div(M, r.mt);
+                        r.n_tiles = tgc_ceil_div(N, r.nt);
+                        if (r.m_tiles * r.n_tiles >= MATMUL_MIN_TILES || r.mt < 2 * MATMUL_LEAST_M)
+                                return r;
+                }
+        }
         Blocking b = { wide ? 2 * MATMUL_LEAST_M : MATMUL_MT,
                        PAIRS_GEMM(a, w, K, 0) ? 2 * MATMUL_LEAST_N : MATMUL_NT, 0, 0 };
         for (;;) {
@@ -362,7 +465,7 @@ TGC_INLINE Blocking gemm_blocking(Mat a, Mat w, long batch, long M, long N, long
 
 /* op(A) (M,K), op(B) (K,N), `batch` times; epilogue rows are batch_index*M + m.
  * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0.  Of a and b gemm_tiles asks
- * types and order alone. */
+ * types and order alone, and whether rows are ready. */
 TGC_INLINE long gemm_tiles(Mat a, Mat b, long batch, long M, long N, long K)
 {
         Blocking t = gemm_blocking(a, b, batch, M, N, K);

@@ -1,5 +1,6 @@
 /* cpu_stored_gemm.h: a tile of C = A W^T with W in blocks, in integers (TGC_ACT_INT8), by AVX-512
- * VNNI: rows of A are rounded to 8 bits in groups of 32, as cpu_stored_x86.h does it for one row.
+ * VNNI or AMX: rows of A are rounded to 8 bits in groups of 32, as cpu_stored_x86.h does it for one
+ * row.
  *
  * For 32 columns of W and 32 values of k, a panel has bytes, four values of k for each of 16
  * columns in a register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus
@@ -21,18 +22,19 @@ typedef struct QuantPanel {
         float d0[QG_COLS], d1[QG_COLS], m[QG_COLS];
 } QuantPanel;
 
-/* 32 values of a row of A. */
-typedef struct QuantRow {
-        int8_t q[QG_CHUNK];
-        float scale, sum;     /* of a step; of the values */
-        int32_t less0, less1; /* -128 times the sum of the first 16 steps, of the others */
-} QuantRow;
+/* 32 values of 16 rows of A. */
+typedef struct QuantBlock {
+        int8_t q[16][QG_CHUNK];
+        float scale[16], sum[16];     /* of a step; of the values */
+        int32_t less0[16], less1[16]; /* -128 times the sum of the first 16 steps, of the others */
+} QuantBlock;
 
-TGC_NOINLINE void quant_rows_pack(QuantRow *to, const float *x, int chunks)
+/* Row r of `chunks` blocks. */
+TGC_NOINLINE void quant_row_pack(QuantBlock *to, int r, const float *x, int chunks)
 {
         const __m256i flip = _mm256_set1_epi8((char)0x80);
         for (int c = 0; c < chunks; c++, to++, x += QG_CHUNK) {
-                const __m256i q = quant_32(x, &to->scale),
+                const __m256i q = quant_32(x, &to->scale[r]),
                               by8 = _mm256_sad_epu8(_mm256_xor_si256(q, flip),
                                                     _mm256_setzero_si256()); /* + 8 * 128 each */
                 const __m128i low = _mm256_castsi256_si128(by8),
@@ -41,34 +43,33 @@ TGC_NOINLINE void quant_rows_pack(QuantRow *to, const float *x, int chunks)
                                                    _mm_unpackhi_epi64(low, high));
                 const int s0 = _mm_cvtsi128_si32(by16) - 16 * 128,
                           s1 = _mm_extract_epi32(by16, 2) - 16 * 128;
-                _mm256_storeu_si256((__m256i *)(void *)to->q, q);
-                to->sum = to->scale * (float)(s0 + s1);
-                to->less0 = -128 * s0;
-                to->less1 = -128 * s1;
+                _mm256_storeu_si256((__m256i *)(void *)to->q[r], q);
+                to->sum[r] = to->scale[r] * (float)(s0 + s1);
+                to->less0[r] = -128 * s0;
+                to->less1[r] = -128 * s1;
         }
 }
 
-/* y += what a chunk gives: half 0 all of it or, where there are two scales, its first half. */
-TGC_INLINE void quant_half(int rows, int two, int half, const QuantRow *x, long ldx,
+/* y += what a chunk gives rows r .. of x: half 0 all of it or, where there are two scales, its
+ * first half. */
+TGC_INLINE void quant_half(int rows, int two, int half, const QuantBlock *x, int r,
                            const QuantPanel *w, __m512 (*y)[2])
 {
         __m512i s[QG_ROWS][2];
         const float *d = half ? w->d1 : w->d0;
         const __m512 d0 = _mm512_loadu_ps(d), d1 = _mm512_loadu_ps(d + 16);
 #pragma GCC unroll 4
-        for (int i = 0; i < rows; i++) {
-                const QuantRow *r = x + i * ldx;
-                s[i][0] = s[i][1] = _mm512_set1_epi32(half  ? r->less1
-                                                      : two ? r->less0
-                                                            : r->less0 + r->less1);
-        }
+        for (int i = 0; i < rows; i++)
+                s[i][0] = s[i][1] = _mm512_set1_epi32(half  ? x->less1[r + i]
+                                                      : two ? x->less0[r + i]
+                                                            : x->less0[r + i] + x->less1[r + i]);
         for (int q = half * 4; q < (two && !half ? 4 : 8); q++) {
                 const __m512i a = _mm512_loadu_si512(w->w[0][q]),
                               b = _mm512_loadu_si512(w->w[1][q]);
 #pragma GCC unroll 4
                 for (int i = 0; i < rows; i++) {
                         int32_t four;
-                        memcpy(&four, x[i * ldx].q + 4 * q, 4);
+                        memcpy(&four, x->q[r + i] + 4 * q, 4);
                         const __m512i v = _mm512_set1_epi32(four);
                         s[i][0] = _mm512_dpbusd_epi32(s[i][0], a, v);
                         s[i][1] = _mm512_dpbusd_epi32(s[i][1], b, v);
@@ -76,7 +77,7 @@ TGC_INLINE void quant_half(int rows, int two, int half, const QuantRow *x, long 
         }
 #pragma GCC unroll 4
         for (int i = 0; i < rows; i++) {
-                const __m512 by = _mm512_set1_ps(x[i * ldx].scale);
+                const __m512 by = _mm512_set1_ps(x->scale[r + i]);
                 y[i][0] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(s[i][0]), by), d0,
                                           y[i][0]);
                 y[i][1] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(s[i][1]), by), d1,
@@ -84,8 +85,8 @@ TGC_INLINE void quant_half(int rows, int two, int half, const QuantRow *x, long 
         }
 }
 
-/* two: there are two scales; mins: there is an addend. */
-TGC_INLINE void quant_micro(int rows, int two, int mins, const QuantRow *x, long ldx,
+/* Rows r .. of the blocks x.  two: there are two scales; mins: there is an addend. */
+TGC_INLINE void quant_micro(int rows, int two, int mins, const QuantBlock *x, int r,
                             const QuantPanel *w, int chunks, float *c, long ldc, int add)
 {
         __m512 y[QG_ROWS][2];
@@ -93,14 +94,14 @@ TGC_INLINE void quant_micro(int rows, int two, int mins, const QuantRow *x, long
         for (int i = 0; i < rows; i++)
                 y[i][0] = y[i][1] = _mm512_setzero_ps();
         for (int k = 0; k < chunks; k++, w++, x++) {
-                quant_half(rows, two, 0, x, ldx, w, y);
+                quant_half(rows, two, 0, x, r, w, y);
                 if (two)
-                        quant_half(rows, two, 1, x, ldx, w, y);
+                        quant_half(rows, two, 1, x, r, w, y);
                 if (mins) {
                         const __m512 m0 = _mm512_loadu_ps(w->m), m1 = _mm512_loadu_ps(w->m + 16);
 #pragma GCC unroll 4
                         for (int i = 0; i < rows; i++) {
-                                const __m512 by = _mm512_set1_ps(x[i * ldx].sum);
+                                const __m512 by = _mm512_set1_ps(x->sum[r + i]);
                                 y[i][0] = _mm512_fmadd_ps(m0, by, y[i][0]);
                                 y[i][1] = _mm512_fmadd_ps(m1, by, y[i][1]);
                         }
@@ -117,20 +118,29 @@ TGC_INLINE void quant_micro(int rows, int two, int mins, const QuantRow *x, long
         }
 }
 
-/* C (m, n rounded up to 32) (+)= x w over one step of k. */
-TGC_INLINE void quant_block(int two, int mins, int m, int n, int chunks, const QuantRow *x,
-                            const QuantPanel *w, float *c, long ldc, int add)
+/* C (m, n rounded up to 32) (+)= x w over one step of k.  ldx: blocks from 16 rows to the next. */
+TGC_INLINE void quant_block(int two, int mins, int m, int n, int chunks, const QuantBlock *x,
+                            long ldx, const QuantPanel *w, float *c, long ldc, int add)
 {
         for (int j = 0; j < n; j += QG_COLS, w += chunks) {
                 int i = 0;
                 for (; i + QG_ROWS <= m; i += QG_ROWS)
-                        quant_micro(QG_ROWS, two, mins, x + (long)i * chunks, chunks, w, chunks,
+                        quant_micro(QG_ROWS, two, mins, x + i / 16 * ldx, i % 16, w, chunks,
                                     c + i * ldc + j, ldc, add);
                 for (; i < m; i++)
-                        quant_micro(1, two, mins, x + (long)i * chunks, chunks, w, chunks,
+                        quant_micro(1, two, mins, x + i / 16 * ldx, i % 16, w, chunks,
                                     c + i * ldc + j, ldc, add);
         }
 }
+
+#ifdef TGC_AMX_INT8
+#include "cpu_amx_int8.h"
+TGC_INLINE int quant_by_tiles(void) { return amx_allowed(); }
+#define QUANT_BLOCK(...) (amx_allowed() ? amx_block(__VA_ARGS__) : quant_block(__VA_ARGS__))
+#else
+TGC_INLINE int quant_by_tiles(void) { return 0; }
+#define QUANT_BLOCK(...) quant_block(__VA_ARGS__)
+#endif
 
 /* Decoded rows of W, the columns of half a panel, before they are turned. */
 typedef struct QuantColumns {
@@ -140,7 +150,7 @@ typedef struct QuantColumns {
 } QuantColumns;
 
 /* Four bytes of each of 16 rows to a register, for eight such columns of fours. */
-TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK])
+TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK], __m512i flip)
 {
         __m512i a[8], b[8]; /* rows i and i + 4 of the first eight; of the others */
 #pragma GCC unroll 8
@@ -158,7 +168,6 @@ TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK])
                 a[i] = _mm512_unpacklo_epi64(l0, l1), a[i + 1] = _mm512_unpackhi_epi64(l0, l1);
                 a[i + 2] = _mm512_unpacklo_epi64(h0, h1), a[i + 3] = _mm512_unpackhi_epi64(h0, h1);
         }
-        const __m512i flip = _mm512_set1_epi8((char)0x80);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
                 _mm512_storeu_si512(to[i],
@@ -173,8 +182,11 @@ TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK])
 /* Half h of the panels of so many chunks. */
 TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *from, int chunks)
 {
+        /* tiles multiply signed bytes */
+        const __m512i flip = quant_by_tiles() ? _mm512_setzero_si512()
+                                              : _mm512_set1_epi8((char)0x80);
         for (int c = 0; c < chunks; c++) {
-                quant_turn(to[c].w[h], from->w[c]);
+                quant_turn(to[c].w[h], from->w[c], flip);
                 memcpy(to[c].d0 + 16 * h, from->d0[c], sizeof from->d0[c]);
                 memcpy(to[c].d1 + 16 * h, from->d1[c], sizeof from->d1[c]);
                 memcpy(to[c].m + 16 * h, from->m[c], sizeof from->m[c]);
@@ -220,24 +232,28 @@ TGC_INLINE int quant_gemm_has(int ty)
         return 0;
 }
 
-/* gemm_tile's step from k0: x (m, k) floats, ldx apart; w_at: the index of the first weight, ld
- * values to the next row.  room: for the rows, and for the panels. */
-TGC_NOINLINE void quant_gemm_step(int ty, const void *w, long w_at, long ld, const float *x,
-                                  long ldx, int m, int n, int k, float *room_a, float *room_b,
-                                  float *c, long ldc, int add)
+/* m rows of floats, ldx apart, as blocks. */
+TGC_NOINLINE void quant_rows_pack(QuantBlock *to, const float *x, long ldx, int m, int chunks)
+{
+        for (int i = 0; i < m; i++)
+                quant_row_pack(to + (long)(i / 16) * chunks, i % 16, x + i * ldx, chunks);
+}
+
+/* gemm_tile's step: k columns of m rows of x, ldx blocks from 16 rows to the next.  w_at: the index
+ * of the first weight, ld values to the next row.  room: for the panels. */
+TGC_NOINLINE void quant_gemm_step(int ty, const void *w, long w_at, long ld, const QuantBlock *x,
+                                  long ldx, int m, int n, int k, float *room, float *c, long ldc,
+                                  int add)
 {
         const int chunks = k / QG_CHUNK;
-        QuantRow *rows = (QuantRow *)(void *)room_a;
-        QuantPanel *panels = (QuantPanel *)(void *)room_b;
-        for (int i = 0; i < m; i++)
-                quant_rows_pack(rows + (long)i * chunks, x + i * ldx, chunks);
+        QuantPanel *panels = (QuantPanel *)(void *)room;
         switch (ty) {
-#define X(name, values, bytes, decode)                                                             \
-        case TY_##name:                                                                            \
-                quant_pack_##name(panels, (const unsigned char *)at_##name(w, w_at),               \
-                                  ld / (values) * (bytes), n, chunks);                             \
-                quant_block(QUANT_TWO_##decode, QUANT_MIN_##decode, m, n, chunks, rows, panels, c, \
-                            ldc, add);                                                             \
+#define X(name, values, bytes, decode)                                                            \
+        case TY_##name:                                                                           \
+                quant_pack_##name(panels, (const unsigned char *)at_##name(w, w_at),              \
+                                  ld / (values) * (bytes), n, chunks);                            \
+                QUANT_BLOCK(QUANT_TWO_##decode, QUANT_MIN_##decode, m, n, chunks, x, ldx, panels, \
+                            c, ldc, add);                                                         \
                 break;
                 TGC_STORED(X)
 #undef X

@@ -77,6 +77,7 @@ TEST (threads_follow_kernels) {
         pthread_t thread[THREADS];
         for (int round = 0; round < 2; round++) {
                 begin();
+                team.spin = round ? TEAM_SPIN : 0;
                 for (long t = 0; t < THREADS; t++)
                         CHECK(!pthread_create(&thread[t], 0, follow, (void *)t));
                 for (int t = 0; t < THREADS; t++)

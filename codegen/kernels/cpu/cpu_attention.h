@@ -11,8 +11,8 @@
  *
  * A tile is (b, key head, up to ATTENTION_ROWS rows): the rows are the G = H/K query heads
  * of that key head times some queries, row r = query r / G, head r % G, so that all of them
- * share the loads of k and v.  Of a decoding step with few key heads a tile is a part of the G heads
- * (att_parts), for more threads.  Online softmax over blocks of ATTENTION_KB keys, in order:
+ * share the loads of k and v.  Of a decoding step with few key heads a tile is a part of the G
+ * heads (att_parts), for more threads.  Online softmax over blocks of ATTENTION_KB keys, in order:
  * same bits whatever the threads.  Few rows (decoding) use the products of
  * cpu_gemv.h, which read k and v where they lie; else blocks are packed for the
  * register kernel of cpu_gemm.h. */

@@ -91,9 +91,9 @@ TGC_INLINE VnniSum vnni_q4_1(VnniSum t, const unsigned char *b, const QuantX *x,
         return t;
 }
 
-/* Of a Q4_K's or Q5_K's eight chunks: scales, then addends, times those of x and its sums.  Of 6 bits,
- * the chunks' from the fifth on have their low four in the last bytes, their high two above the
- * first eight bytes' own. */
+/* Of a Q4_K's or Q5_K's eight chunks: scales, then addends, times those of x and its sums.  Of 6
+ * bits, the chunks' from the fifth on have their low four in the last bytes, their high two above
+ * the first eight bytes' own. */
 TGC_INLINE __m512 vnni_k_scales(const unsigned char *b, const QuantX *x, long c)
 {
         const __m128i raw = _mm_loadu_si128(

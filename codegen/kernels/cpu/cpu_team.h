@@ -17,6 +17,8 @@
 #define TGC_CPU_TEAM_H
 
 #include "cpu_tgc.h"
+#include <stdlib.h>
+#include <strings.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -28,7 +30,7 @@
 
 enum {
         TEAM_SLOTS = 64,  /* threads beyond have no range of their own */
-        TEAM_SPIN = 4000, /* looks before a thread sleeps: some 0.1 ms */
+        TEAM_SPIN = 4000, /* looks before a thread sleeps: some 0.1 ms; none if OpenMP's do not */
 };
 
 typedef struct TeamSlot {
@@ -44,7 +46,8 @@ typedef struct Team {
         char pad1[124];
         unsigned at; /* steps that are done */
         int asleep;  /* threads that wait for another value of `at` */
-        char pad2[120];
+        int spin;    /* looks before a thread sleeps */
+        char pad2[116];
 } Team;
 
 /* One thread's; step counts from 1.  asks: the kernel only says how many units it has. */
@@ -160,7 +163,7 @@ TGC_INLINE void team_wait(TeamView *v)
         Team *t = v->team;
         unsigned at;
         for (int i = 0; (at = __atomic_load_n(&t->at, __ATOMIC_ACQUIRE)) < v->step; i++) {
-                if (i < TEAM_SPIN) {
+                if (i < t->spin) {
                         team_pause();
                         continue;
                 }
@@ -254,8 +257,10 @@ __attribute__((weak, noinline)) void tgc_replay(int n, TeamPart *const *part,
                 part[i](arg[i][0], arg[i], &(TeamView) { 0 });
         if (!many)
                 return;
+        const char *policy = getenv("OMP_WAIT_POLICY");
         Team team;
         memset(&team, 0, sizeof team);
+        team.spin = policy && !strcasecmp(policy, "passive") ? 0 : TEAM_SPIN;
 #ifdef _OPENMP
 #pragma omp parallel
 #endif

@@ -91,6 +91,16 @@ tensors e.gguf > got
 [ "$p" ] || p=$(tgc 2 'weights' export l.plan --gguf x.gguf)
 say export "$p"
 
+# and back: the vocabulary as tokenizer.json, the template in tokenizer_config.json
+p=$(tgc 0 '' export s.gguf -o back)
+[ "$p" ] || [ "$(say_ids back)" = "$(say_ids a.plan)" ] ||
+        p="other ids: $(say_ids back | head -c 99)"
+[ "$p" ] || grep -q '"eos_token": .*"chat_template": ".*m.content' back/tokenizer_config.json ||
+        p=$(head -c 300 back/tokenizer_config.json)
+[ "$p" ] || p=$(tgc 0 'back2: no tokenizer: .* byte-level BPE alone' export "$d/gguf/kinds.gguf" \
+        -o back2)
+say a_vocabulary_goes_back_to_a_folder "$p"
+
 p=$(tgc 3 'window is 8, and would be 0' quantize "$d/families/mistral" --type f16 -o x.gguf)
 [ "$p" ] || p=$(tgc 3 'no architecture in GGUF files that tgc writes' quantize "$d/families/opt" \
         --type f16 -o x.gguf)

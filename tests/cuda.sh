@@ -217,6 +217,8 @@ check() {
                 --tokens 58 --device cuda
         for dt in f32 bf16; do try "check pairs.lua $dt" $tgc check tests/e2e/check/pairs.lua \
                 --dtype $dt --greedy 8 --device cuda; done
+        for dt in f32 bf16; do try "check parts.lua $dt" $tgc check tests/e2e/check/parts.lua \
+                --dtype $dt --recompute cheap --device cuda; done
         try "check widths.lua, masks" $tgc check tests/e2e/check/widths.lua -D mask=true \
                 --tokens 29 --device cuda
         # documents: the portable form, then Hopper's: forward, dq with dkv, both in one launch

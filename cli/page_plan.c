@@ -27,16 +27,14 @@ static int reader(LineReader *w, const Plan *p, const char *section, const char 
 
 /* ---- texts of kernels ---- */
 
-/* Where the text of a kernel ends in a C unit, which holds several: behind its entry point. */
+/* Where the text of a kernel ends in a C unit, which holds several: behind its entry points. */
 static const char *text_end(const char *s, const char *end, const char *name)
 {
         char entry[256];
-        size_t n = (size_t)snprintf(entry, sizeof entry, "void %.200s(const Rt *rt", name);
-        for (; s + n < end; s++)
-                if (!memcmp(s, entry, n)) {
-                        const char *close = strstr(s, "\n}\n");
-                        return close ? close + 3 : end;
-                }
+        size_t n = (size_t)snprintf(entry, sizeof entry, "TGC_KERNEL(%.200s)\n", name);
+        for (; s + n <= end; s++)
+                if (!memcmp(s, entry, n))
+                        return s + n;
         return end;
 }
 

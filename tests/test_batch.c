@@ -198,9 +198,16 @@ static void check_company(Bench *x, int n, int longest, int most, const BatchOpt
 TEST (company_on_the_cpu) {
         Bench x;
         open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        exact = true; /* of up to eight at once */
         check_company(&x, 12, 150, 60, NULL, false, "gpt");
+        exact = false;
         check_company(&x, 12, 150, 60, &(BatchOptions) { .chunk = 7 }, true, "gpt in chunks");
         check_company(&x, 6, 299, 400, &(BatchOptions) { .rows = 3 }, true, "gpt to the end");
+        close_model(&x);
+        open_model(&x, "llama", llama, 8, "bf16", 16, 0, "cpu");
+        exact = true; /* of 16 bits up to sixteen */
+        check_company(&x, 16, 100, 30, NULL, false, "llama, bf16");
+        exact = false;
         close_model(&x);
 }
 

@@ -89,7 +89,7 @@ static double time_of(const StoredTile *t, const StoredGemm *p, int stages, int 
                      bytes = (double)storage_bytes(p->blocks, p->N * p->K) +
                              (double)places_of(t, p) * t->bm * (double)p->K * 2 / 3;
         const double alone = rounds < t->blocks ? 1.3 : 1, /* waits that another block would fill */
-                few = 1 + 0.09 * (t->stages - stages); /* fitted: a slice waits for its bytes */
+                few = 1 + 0.09 * (t->stages - stages);     /* fitted: a slice waits for its bytes */
         const double least = bytes / 3.9e6, work = (double)rounds * each * alone * few;
         double us = 2.5 + (work > least ? work : least);
         if (splits > 1)

@@ -90,14 +90,15 @@ TGC_INLINE const int *att_document(const Attention *a, const Rt *rt, int b, long
         return a->documents ? a->documents + ((long)b * rt->T + query) * 2 : 0;
 }
 
-/* Tiles of a key head's heads; of other calls than a decoding step's one.  Bits may depend on it,
- * so it depends on the model alone. */
+/* Tiles of a key head's heads; of other calls than a decoding step's one, and of small models too,
+ * whose keys would only be read again.  Bits may depend on it, so it depends on the model alone. */
 TGC_INLINE int att_parts(const Attention *a, const Rt *rt)
 {
-        enum { TILES = 16 };
+        enum { TILES = 16, SMALL = 256 };
         const int G = a->H / a->K;
         int p = 1;
-        if (a->cached && !a->ragged && rt->T == 1 && !a->lse) /* nobody asks for gradients */
+        if (a->cached && !a->ragged && rt->T == 1 && a->H * a->D >= SMALL &&
+            !a->lse) /* nobody asks for gradients */
                 while (p < G && (a->K * p < TILES || G % p))
                         p++;
         return p;

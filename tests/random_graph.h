@@ -304,7 +304,8 @@ static inline Ref view(Gen *q, Ref x)
                 if (n % i == 0 && chance(&q->d, 60))
                         h = i;
         t = type_of(DT_F32, 4, DIM_SYM(SYM_B), DIM_SYM(SYM_T), DIM(h), DIM(n / h));
-        switch (draw(&q->d, 9)) {
+        /* wide values become narrower: every other view doubles them, until a shape is refused */
+        switch (n > 1024 ? 0 : draw(&q->d, 9)) {
         case 0: {
                 int64_t len = 1 + draw(&q->d, (int)n),
                         step = len > 1 ? 1 + draw(&q->d, (int)((n - 1) / (len - 1))) : 1,

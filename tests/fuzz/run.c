@@ -221,6 +221,8 @@ static __attribute__((noinline)) Model *run_model(const Draw *from)
         if (DIAG_CATCH(&d)) {
                 m = random_model(*from);
                 diag_end(&d);
+        } else {
+                fprintf(stderr, "%s\n", d.msg);
         }
         HOLDS(m);
         return m;

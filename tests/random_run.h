@@ -23,6 +23,7 @@
 #include "../cli/cli.h"
 #include "../cli/quick_check.h"
 #include "../runtime/util/file.h"
+#include "random_chain.h"
 #include "random_stack.h"
 
 typedef enum { LEG_CPU0, LEG_CPU3, LEG_CUDA0, LEG_CUDA3, LEG_HOPPER0, LEG_HOPPER3, N_LEGS } Leg;
@@ -98,8 +99,10 @@ static Outcome worst_of(const Case *c)
 
 /* ---- knobs ---- */
 
-/* wide: sizes of several tiles, documents, decoding of more sequences. */
-static Knobs draw_knobs(Draw *d, const Model *m, bool wide)
+typedef enum { KIND_SMALL, KIND_WIDE, KIND_CHAIN } Kind; /* random_graph.h, _stack.h, _chain.h */
+
+/* Wide ones have sizes of several tiles, documents, decoding of more sequences. */
+static Knobs draw_knobs(Draw *d, const Model *m, Kind kind)
 {
         const bool trains = graph_out(m->graph, "loss") != 0;
         static const int types[] = { DT_F32, DT_F32, DT_F32, DT_BF16, DT_BF16, DT_F16 };
@@ -117,16 +120,18 @@ static Knobs draw_knobs(Draw *d, const Model *m, bool wide)
         k.tokens = 1 + draw(d, 8);
         k.greedy = chance(d, 20) ? 3 : 0;
         k.documents = -1;
-        if (wide) {
+        if (kind == KIND_WIDE) {
                 const int ctx = (int)m->ctx;
                 k.batch = 1 + draw(d, 6);
                 k.block = 1 + draw(d, chance(d, 50) ? 12 : ctx < 80 ? ctx : 80);
                 k.chunk = chance(d, 50) ? 0 : 1 + draw(d, 40);
                 k.tokens = 1 + draw(d, ctx - 3);
                 k.recompute = chance(d, 15);
-                if (k.mode & BUILD_TRAIN && chance(d, 30))
-                        k.documents = draw(d, (int)m->vocab);
+        } else if (kind == KIND_CHAIN) {
+                k.recompute = chance(d, 30);
         }
+        if (kind != KIND_SMALL && k.mode & BUILD_TRAIN && chance(d, 30))
+                k.documents = draw(d, (int)m->vocab);
         return k;
 }
 

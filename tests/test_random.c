@@ -2,17 +2,19 @@
  * evaluator.
  *
  *      test_random                                     what `make check` runs: tests/random/, then
- *                                                      75 graphs
+ *                                                      75 graphs and 75 chains
  *      test_random --seed S --count N [--first K]      graphs K .. K+N-1 of seed S
  *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a
  *                                                      level; default: all; mixed: what `make
  *                                                      check` gives each graph
  *                  [--batch N] [--keep DIR]            graphs compiled together; where those that
  *                                                      fail go
+ *                  [--chains]                          chains of views and rows (random_chain.h),
+ *                                                      cS-K, in place of rS-K
  *      test_random --shrink FILE.json [KNOBS]          the smallest graph found that fails in the
  *                                                      same way
  *      test_random FILE.json [KNOBS]                   one graph
- *      test_random --print K [--seed S]                a graph, to standard output
+ *      test_random --print K [--seed S] [--chains]     a graph, to standard output
  *
  * The verdict of each is random_run.h's. */
 #include <time.h>
@@ -23,7 +25,7 @@ typedef struct Options {
         int first, count, batch;
         unsigned legs;
         const char *keep, *file, *knobs;
-        bool shrink, print, quick, mixed;
+        bool shrink, print, quick, mixed, chains;
 } Options;
 
 static char work[256]; /* temporary folder, with a cache of its own */
@@ -62,10 +64,14 @@ static void make_case(Plans *unused, Case *c, Leg which, Verdict *v)
         (void)unused, (void)which;
         if (DIAG_CATCH(&d)) {
                 Draw seed = draw_of(strtoull(v->msg, NULL, 10), c->k.seed), k = seed;
-                const bool wide = c->k.seed % 2; /* every other graph */
-                Model *m = wide ? wide_model(seed) : random_model(seed);
+                const Kind kind = *c->name == 'c' ? KIND_CHAIN
+                                  : c->k.seed % 2 ? KIND_WIDE
+                                                  : KIND_SMALL;
+                Model *m = kind == KIND_CHAIN  ? chain_model(seed)
+                           : kind == KIND_WIDE ? wide_model(seed)
+                                               : random_model(seed);
                 k.state ^= 0x5bd1e995;
-                c->k = draw_knobs(&k, m, wide);
+                c->k = draw_knobs(&k, m, kind);
                 write_json(m, &t);
                 diag_end(&d);
                 v->outcome = write_file(c->path, t.s, t.n) ? PASSED : FAILED;
@@ -89,7 +95,8 @@ static unsigned legs_of(const Options *o, int i)
 static void new_case(Case *c, const Options *o, int i)
 {
         *c = (Case) { .legs = legs_of(o, i), .k.seed = i };
-        snprintf(c->name, sizeof c->name, "r%llu-%d", (unsigned long long)o->seed, i);
+        snprintf(c->name, sizeof c->name, "%c%llu-%d", o->chains ? 'c' : 'r',
+                 (unsigned long long)o->seed, i);
         snprintf(c->path, sizeof c->path, "%s/%s.json", work, c->name);
         snprintf(c->compiled.msg, sizeof c->compiled.msg, "%llu", (unsigned long long)o->seed);
         in_child(make_case, NULL, c, 0, &c->compiled, 20);
@@ -450,10 +457,15 @@ static int quick(void)
         const char *count = getenv("TGC_GRAPHS");
         Options o = { .seed = 1, .count = count ? atoi(count) : 75, .batch = 50, .quick = true };
         int bad = replay(1u << LEG_CPU0 | 1u << LEG_CPU3 | 1u << LEG_CUDA3);
-        Sum s = run_many(&o);
-        printf("%s random_graphs %d\n", bad_of(&s) ? "not ok" : "ok", o.count);
-        report(&s);
-        return bad || bad_of(&s);
+        for (int i = 0; i < 2; i++) {
+                o.chains = i;
+                Sum s = run_many(&o);
+                printf("%s random_%s %d\n", bad_of(&s) ? "not ok" : "ok", i ? "chains" : "graphs",
+                       o.count);
+                report(&s);
+                bad += bad_of(&s);
+        }
+        return bad != 0;
 }
 
 static bool parse(Options *o, int argc, char **argv)
@@ -483,6 +495,8 @@ static bool parse(Options *o, int argc, char **argv)
                         continue;
                 if (!strcmp(a, "--shrink"))
                         o->shrink = true;
+                else if (!strcmp(a, "--chains"))
+                        o->chains = true;
                 else if (*a == '-')
                         return false;
                 else if (!o->file)

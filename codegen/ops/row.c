@@ -358,8 +358,8 @@ static void ce(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
                 build_line(&b, "\1_dloss dloss = { a };");
-                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type,
-                           (long long)V, th, logits, d, ld, targets, lse);
+                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, %s, tile, dloss);",
+                           type, (long long)V, th, logits, ld, d, ldd, targets, lse);
                 build_end(&b, grid_dim(e, type_rows(lt)));
         } else {
                 build_functor(&b, &gr->prologue[0], "prologue");

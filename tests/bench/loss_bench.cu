@@ -19,7 +19,7 @@ struct CeRun {
                 if constexpr (WHAT == 0)
                         ce_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem);
                 else if constexpr (WHAT == 1)
-                        ce_grad_task<bf16, V, THREADS>(logits, logits, ld, targets, lse, tile,
+                        ce_grad_task<bf16, V, THREADS>(logits, ld, logits, ld, targets, lse, tile,
                                                        dloss);
                 else
                         ce_both_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem,

@@ -415,7 +415,7 @@ template <class T, int V, int THREADS>
 struct CeRun {
         int what;
         T *logits, *dlogits;
-        int ld;
+        int ld, ldd;
         const int *targets;
         float *loss, *lse;
         In<float, 1> dloss;
@@ -424,7 +424,8 @@ struct CeRun {
                 switch (what) {
                 case 0: ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem); break;
                 case 1:
-                        ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss);
+                        ce_grad_task<T, V, THREADS>(logits, ld, dlogits, ldd, targets, lse, tile,
+                                                    dloss);
                         break;
                 default:
                         ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem,
@@ -437,7 +438,8 @@ template <class T, int V, int THREADS>
 static void ce_test(int ld)
 {
         constexpr int ROWS = 5;
-        Buf<T> x((size_t)ROWS * ld), dx((size_t)ROWS * ld), both((size_t)ROWS * ld);
+        const int ldd = ld + (V % 2 ? 3 : 8); /* the gradient may lie elsewhere than the logits */
+        Buf<T> x((size_t)ROWS * ld), dx((size_t)ROWS * ldd), both((size_t)ROWS * ld);
         Buf<int> targets(ROWS);
         Buf<float> loss(ROWS), lse(ROWS), loss2(ROWS), lse2(ROWS), dloss(ROWS);
         x.fill(V, 4.f);
@@ -453,13 +455,16 @@ static void ce_test(int ld)
         targets[3] = V;
         targets[4] = V / 2;
         memcpy((void *)both.p, (void *)x.p, sizeof(T) * x.n);
-        CeRun<T, V, THREADS> run = { 0, x.p, dx.p, ld, targets.p, loss.p, lse.p, { dloss.p, 1 } };
+        CeRun<T, V, THREADS> run = {
+                0, x.p, dx.p, ld, ldd, targets.p, loss.p, lse.p, { dloss.p, 1 }
+        };
         shell_run<THREADS>(ROWS, CE_SMEM, run);
         run.what = 1;
         shell_run<THREADS>(ROWS, CE_SMEM, run);
-        shell_run<THREADS>(ROWS, CE_SMEM,
-                           CeRun<T, V, THREADS> {
-                                   2, both.p, 0, ld, targets.p, loss2.p, lse2.p, { dloss.p, 1 } });
+        shell_run<THREADS>(
+                ROWS, CE_SMEM,
+                CeRun<T, V, THREADS> {
+                        2, both.p, 0, ld, 0, targets.p, loss2.p, lse2.p, { dloss.p, 1 } });
         double tol = sizeof(T) == 2 ? 4e-3 : 2e-6;
         for (int r = 0; r < ROWS; r++) {
                 double top = -INFINITY, sum = 0;
@@ -479,7 +484,7 @@ static void ce_test(int ld)
                         double d = counts ? (exp(x.get((size_t)r * ld + c) - want) - (c == t)) *
                                                     dloss[r]
                                           : 0;
-                        CHECK_NEAR(dx.get((size_t)r * ld + c), d, tol, "dlogits V %d at %d,%d", V,
+                        CHECK_NEAR(dx.get((size_t)r * ldd + c), d, tol, "dlogits V %d at %d,%d", V,
                                    r, c);
                         CHECK_NEAR(both.get((size_t)r * ld + c), d, tol,
                                    "both: dlogits V %d at %d,%d", V, r, c);

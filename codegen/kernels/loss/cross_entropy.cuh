@@ -4,8 +4,9 @@
  *      ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem)
  *              lse[row] = log(sum(exp(logits[row]))), loss[row] = lse - logits[row][target].
  *              lse may be null, here and in ce_both_task.
- *      ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss)
- *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits may be logits.
+ *      ce_grad_task<T, V, THREADS>(logits, ld, dlogits, ldd, targets, lse, tile, dloss)
+ *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits: T (rows, ldd),
+ *              perhaps the logits themselves.
  *      ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss)
  *              both of the above at once, the gradient in place of the logits.  A row of up to
  *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in
@@ -216,12 +217,12 @@ TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, f
 }
 
 template <class T, int V, int THREADS, class DLoss>
-TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *targets, const float *lse,
-                          int tile, const DLoss &dloss)
+TGC_DEV void ce_grad_task(const T *logits, int ld, T *dlogits, int ldd, const int *targets,
+                          const float *lse, int tile, const DLoss &dloss)
 {
         constexpr int W = 16 / (int)sizeof(T);
         const T *row = logits + (long long)tile * ld;
-        T *drow = dlogits + (long long)tile * ld;
+        T *drow = dlogits + (long long)tile * ldd;
         int target = targets[tile];
         float d[1];
         if (target < 0 || target >= V) {
@@ -229,7 +230,7 @@ TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *target
                 return;
         }
         dloss(tile, 0, d);
-        if (ce_wide(logits, ld) && ce_wide(dlogits, ld))
+        if (ce_wide(logits, ld) && ce_wide(dlogits, ldd))
                 ce_row_grad<T, V, THREADS, W>(row, drow, target, lse[tile], d[0]);
         else
                 ce_row_grad<T, V, THREADS, 1>(row, drow, target, lse[tile], d[0]);

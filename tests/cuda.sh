@@ -72,7 +72,7 @@ kernels() {
         if [ -z "$KERNEL_TESTS" ] && ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; \
                 return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test \
-                stored_gemv_test stored_gemm_test fp8_gemm_test attention_test \
+                stored_gemv_test stored_gemm_test stored_stream_test fp8_gemm_test attention_test \
                 attention_tf32_test; do
                 build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime \
@@ -186,6 +186,17 @@ check() {
                         -D vocab=999 -D ctx=40 -b 5 --weight-type $w --tokens 1 --greedy 12 \
                         --device cuda
         done
+        # ... a prompt in blocks that stay, and 200 sequences, some of whose products are in such
+        for w in int4:128 q4_k_m q6_k q8_0 nf4 fp8; do
+                try "check a prompt over blocks, $w" $tgc check models/llama.lua -D n_layer=1 \
+                        -D n_embd=1024 -D n_head=8 -D n_kv_head=8 -D head_dim=128 -D n_ff=1536 \
+                        -D vocab=300 -D ctx=1200 --dtype bf16 -b 1 --weight-type $w \
+                        --tokens 1100 --device cuda
+        done
+        LIMIT=500 try "check 200 sequences over blocks" $tgc check models/llama.lua -D n_layer=1 \
+                -D n_embd=1024 -D n_head=8 -D n_kv_head=8 -D head_dim=128 -D n_ff=8192 \
+                -D vocab=300 -D ctx=20 --dtype bf16 -b 200 --weight-type int4:128 --tokens 5 \
+                --device cuda
         # activations of fp8, a scale for a token and for 128 columns; on sm_90a by fp8 tensor cores
         # from 48 rows on: rows and columns that are no multiple of a tile, a prompt in chunks, K
         # cut (70 sequences decode together), large sizes

@@ -124,6 +124,7 @@ TEST (products_of_few_rows) {
 TEST (products_with_weights_in_blocks) {
         play_as("-w -Og", "tests/emulate/stored_gemm_test.cu");
         play_as("-w -Og", "tests/emulate/fp8_gemm_test.cu");
+        play_as("-w -Og", "tests/emulate/stored_stream_test.cu");
 }
 TEST (gemvs_with_weights_in_blocks) {
         play_as("-w -Og", "tests/emulate/stored_gemv_test.cu");

@@ -120,8 +120,12 @@ typedef struct StoredGemm {
         /* on sm_90a x has codes of e4m3, a scale for so many columns: C text, x, its row stride in
          * bytes, W; NULL: it has values */
         const char *codes;
-        Slot x; /* ... and where they are */
         int64_t columns;
+        /* where x is, of rows of ldx elements; boxes: the copy engine moves boxes of it */
+        Slot x;
+        int64_t ldx;
+        bool boxes;
+        Ref w;
 } StoredGemm;
 /* t NULL: there is none. */
 typedef struct StoredPick {
@@ -129,9 +133,14 @@ typedef struct StoredPick {
         int stages, splits, smem;
         double us;
 } StoredPick;
-/* Tiles of a product whose K is cut, at most. */
-enum { STORED_PLACES = 1024 };
-bool stored_gemm_takes(Storage s, DType dt); /* kernels know its codes */
+/* PLACES: tiles of a product whose K is cut, at most.
+ * MANY: rows for which weights are decoded into memory first, but on sm_90a.  2,048 rows by 28672 x
+ * 4096 of Q4_K took an H200 779 us in tiles of a block each, torch's bf16 product alone 604, and
+ * decoding 75 by the bytes moved. */
+enum { STORED_PLACES = 1024, STORED_MANY = 1024 };
+bool stored_gemm_takes(Storage s, DType dt);     /* kernels know its codes */
+double stored_gemm_slower(Storage s);            /* than four bits with one scale; 0: not known */
+double sm90_stored_gemm_us(const StoredGemm *p); /* of the best tile there */
 /* Of ARCH_ANY; none where so many rows share the weights that decoding them into memory costs
  * less. */
 StoredPick stored_gemm_pick(const StoredGemm *p);
@@ -140,6 +149,11 @@ int stored_slice_bytes(Storage s, int64_t K);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);
+
+/* ---- sm90_stored_stream.c: products of many rows with weights in blocks ---- */
+
+/* Is there a form of it in blocks that stay?  With it weights need not be decoded into memory. */
+bool sm90_stored_stream_takes(const StoredGemm *p);
 
 /* ---- sm90_fp8_gemm.c: products of many rows of fp8 by weights of fp8 ---- */
 

@@ -4,11 +4,10 @@
  * A cost model chooses the tile and the number of splits of K.  A GEMM is bound either by reading
  * the weights' bytes or by decoding and the tensor cores. */
 #include "forms.h"
+#include <math.h>
 #include <string.h>
 
-/* MANY: rows for which an H200 decodes weights into memory and multiplies then in less time: 2,048
- * by 28672 x 4096 of Q4_K 779 us, torch's bf16 product alone 604, decoding 75 by bytes moved. */
-enum { SLICE = 256, MOST_SPLITS = 16, LEAST_SLICES = 2, MANY = 1024 };
+enum { SLICE = 256, MOST_SPLITS = 16, LEAST_SLICES = 2 };
 
 /* The codes of a type come in few instructions (kernels/common/stored_codes.cuh); of others not. */
 static const struct {
@@ -20,8 +19,7 @@ static const struct {
               { "mxfp4", 1.4 }, { "nvfp4", 1.4 }, { "i4", 1 },       { "i8", 1 },
               { "scb", 1 },     { "nf4", 1.3 },   { "fp4", 1.3 },    { "f8", 1.4 } };
 
-/* 0: kernels do not know them. */
-static double slower_of(Storage s)
+double stored_gemm_slower(Storage s)
 {
         static const char *const decoder[] = {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) [STORAGE_##e] = #decode,
@@ -85,7 +83,7 @@ static double time_of(const StoredTile *t, const StoredGemm *p, int stages, int 
         const int64_t blocks = places_of(t, p) * splits, slices = (p->K + SLICE - 1) / SLICE,
                       rounds = (blocks + SM90A_SMS - 1) / SM90A_SMS;
         const double each = (double)((slices + splits - 1) / splits) * t->ps * 1e-6 *
-                            slower_of(p->blocks),
+                            stored_gemm_slower(p->blocks),
                      bytes = (double)storage_bytes(p->blocks, p->N * p->K) +
                              (double)places_of(t, p) * t->bm * (double)p->K * 2 / 3;
         const double alone = rounds < t->blocks ? 1.3 : 1, /* waits that another block would fill */
@@ -116,13 +114,16 @@ static StoredPick pick(const StoredGemm *p, ArchId arch)
         return best;
 }
 
-bool stored_gemm_takes(Storage s, DType dt) { return dt_size[dt] == 2 && slower_of(s) > 0; }
+bool stored_gemm_takes(Storage s, DType dt)
+{
+        return dt_size[dt] == 2 && stored_gemm_slower(s) > 0;
+}
 
 StoredPick stored_gemm_pick(const StoredGemm *p)
 {
         static const StoredPick none;
         /* of codes sm_90a's form takes all, and the others take what is one launch, too */
-        return p->M >= MANY && !p->codes ? none : pick(p, ARCH_ANY);
+        return p->M >= STORED_MANY && !p->codes ? none : pick(p, ARCH_ANY);
 }
 
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k)
@@ -169,6 +170,12 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
                    storage_name[p->blocks], stored_gemm_tile_text(e->tmp, k), (long long)p->N,
                    (long long)p->K, p->align, p->operands, p->M_text, down, k->splits, parts,
                    joined);
+}
+
+double sm90_stored_gemm_us(const StoredGemm *p)
+{
+        const StoredPick k = pick(p, ARCH_SM90A);
+        return k.t ? k.us : INFINITY;
 }
 
 bool sm90_stored_gemm(Build *b, const void *problem)

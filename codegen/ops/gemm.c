@@ -279,11 +279,16 @@ static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
         return sums->n ? arg_work(e, &b->args, sums->work, C_F32, "sums") : NULL;
 }
 
+/* Hopper's form, where it is none of dense tiles; problem NULL: it is. */
+typedef struct Other {
+        Family family;
+        const void *problem;
+} Other;
+
 /* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form
- * has K whole one does it all.  rows: its form for few rows, or NULL.  b: the product begun, whose
- * epilogue is thrown away. */
+ * has K whole one does it all.  b: the product begun, whose epilogue is thrown away. */
 static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s,
-                       Gemm *p, const Pick *pick, const Gemm *rows, const Sums *sums)
+                       Gemm *p, const Pick *pick, const Other *other, const Sums *sums)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Tile *t = pick->tile[ARCH_ANY];
@@ -303,13 +308,13 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
         const char *ws = arg_work(e, &part.args, work, C_F32, "parts");
-        const bool whole = rows || (sm90 && splits_sm90 == 1);
+        const bool whole = other->problem || (sm90 && splits_sm90 == 1);
         if (whole) {
                 build_functor(&part, puts, "epilogue");
                 build_line(&part, "\1_epilogue epilogue = { a };");
         }
-        if (rows) {
-                forms_add(&part, FAMILY_gemm_rows, rows);
+        if (other->problem) {
+                forms_add(&part, other->family, other->problem);
         } else if (sm90) {
                 sm90_gemm_transpose(&part, p);
                 forms_add(&part, FAMILY_gemm,
@@ -423,8 +428,13 @@ static void matmul(Emit *e, const Group *gr)
                        align_bytes(w.dt, w.align | (s.tb ? s.K.n : N)));
                 return;
         }
+        StoredGemm stored;
+        const bool streams = decoded && tiles && s.tb && !s.ta && !s.lead &&
+                             !column_beside(e, gr->anchor) &&
+                             gemm_stored_problem(e, n->in[0], n->in[1], s.M, &stored) &&
+                             sm90_stored_stream_takes(&stored);
         if (decoded)
-                blocks_decode(e, gr, n->in[1]);
+                blocks_decode(e, gr, n->in[1], !streams);
         mat_need(e, &b, n->in[0], s.lead, &a);
         mat_need(e, &b, n->in[1], s.lead, &w);
         Functor puts = gr->epilogue[0];
@@ -506,7 +516,10 @@ static void matmul(Emit *e, const Group *gr)
         ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && sm90_gemm_takes(e, a.dt) &&
                     slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
-        if (several)
+        const Other other = several   ? (Other) { FAMILY_gemm_rows, &rows }
+                            : streams ? (Other) { FAMILY_stored_gemm, &stored }
+                                      : (Other) { 0 };
+        if (other.problem)
                 pick.tile[ARCH_SM90A] = NULL, pick.splits[ARCH_SM90A] = 1;
         const Tile *t = pick.tile[ARCH_ANY];
         const Tile *sm90 = pick.tile[ARCH_SM90A];
@@ -519,7 +532,7 @@ static void matmul(Emit *e, const Group *gr)
                 sums.work = column_work(e, sums.columns, sums.n);
         }
         if (pick.splits[ARCH_ANY] > 1) {
-                split_gemm(e, gr, &b, &puts, &s, &p, &pick, several ? &rows : NULL, &sums);
+                split_gemm(e, gr, &b, &puts, &s, &p, &pick, &other, &sums);
         } else {
                 const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name,
                                               s.ta ? "true" : "false", s.tb ? "true" : "false",
@@ -528,8 +541,8 @@ static void matmul(Emit *e, const Group *gr)
                                                  w.arg, w.ld, s.Mc, s.Nc, s.Kc);
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 const GemmNormWork with_norm = { norm, &pick, &p, types, operands };
-                if (several)
-                        forms_add(&b, FAMILY_gemm_rows, &rows);
+                if (other.problem)
+                        forms_add(&b, other.family, other.problem);
                 else if (!(norm && fixed && forms_add(&b, FAMILY_gemm_norm, &with_norm)) && sm90) {
                         sm90_gemm_transpose(&b, &p);
                         forms_add(&b, FAMILY_gemm,

@@ -448,7 +448,7 @@ void gen_grouped_gemm(Emit *e, const Group *gr)
         const Ref w = n->in[1];
         const bool decoded = is_cuda(e) && node_storage(NODE(e->g, w)) && !reads_blocks(e, n, w);
         if (decoded)
-                blocks_decode(e, gr, w);
+                blocks_decode(e, gr, w, true);
         switch (n->op) {
         case OP_EXPERT_MATMUL: expert(e, gr); break;
         case OP_EXPERT_GRAD: expert_grad(e, gr); break;

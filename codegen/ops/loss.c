@@ -493,7 +493,7 @@ void gen_loss(Emit *e, const Group *gr)
         l.lse = work_new(e, DIM(l.rows), 4);
         const bool decoded = is_cuda(e) && node_storage(NODE(e->g, l.w));
         if (decoded)
-                blocks_decode(e, gr, l.w);
+                blocks_decode(e, gr, l.w, true);
         const bool single_wave = short_fits(&l);
         if (exp_fits(&l))
                 exp_start(&l, chunk);

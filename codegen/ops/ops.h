@@ -98,12 +98,14 @@ int column_v(int64_t n, int most);
 
 /* ---- stored.c: CUDA's products with weights in blocks ---- */
 
-/* From here to blocks_done whoever mentions the parameter gets it decoded. */
-void blocks_decode(Emit *e, const Group *gr, Ref param);
+/* From here to blocks_done whoever mentions the parameter gets it decoded; on_sm90a: there, too. */
+void blocks_decode(Emit *e, const Group *gr, Ref param, bool on_sm90a);
 void blocks_done(Emit *e, Ref param);
 /* A product of more rows by its blocks, y = x w^T: the kernel is begun, ends here; false: blocks
  * are to be decoded first. */
 bool gemm_stored(Build *b, Ref x, Ref w, Dim M) MUST_USE;
+/* y = x w^T with weights in blocks, without operands; false: no kernel knows such blocks. */
+bool gemm_stored_problem(Emit *e, Ref x, Ref w, Dim M, StoredGemm *p) MUST_USE;
 enum { GEMV_STORED_THREADS = 256 };
 int gemv_stored_threads(Storage s);
 /* gemv_stored.cuh; finish: ", gain" or "", keep: a line or NULL */

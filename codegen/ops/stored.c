@@ -12,7 +12,7 @@ Storage blocks_of(const Emit *e, Ref base)
         return e->decoded && e->decoded[base] ? STORAGE_PLAIN : node_storage(NODE(e->g, base));
 }
 
-void blocks_decode(Emit *e, const Group *gr, Ref param)
+void blocks_decode(Emit *e, const Group *gr, Ref param, bool on_sm90a)
 {
         enum { THREADS = 128, BLOCK = THREADS / 32 * 1024 }; /* 1024: STORED_DECODED of a warp */
         const Node *p = NODE(e->g, param);
@@ -27,8 +27,21 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
         b.bytes = (double)storage_bytes(s, n) + (double)n * size;
         build_line(&b, "stored_decode_task<Stored_%s, %s, %d>(a.%s, a.%s, %lldl, tile);",
                    storage_name[s], type, THREADS, to, from, n);
+        if (!on_sm90a)
+                form_leave_out(&b, ARCH_SM90A);
         build_end(&b, grid_blocks((n + BLOCK - 1) / BLOCK));
         e->decoded[param] = work + 1;
+}
+
+const char *blocks_arg(Emit *e, Args *a, Ref param)
+{
+        const int decoded = e->decoded ? e->decoded[param] : 0;
+        if (decoded)
+                e->decoded[param] = 0;
+        const char *name = arg_of(e, a, param, false);
+        if (decoded)
+                e->decoded[param] = decoded;
+        return name;
 }
 
 void blocks_done(Emit *e, Ref param) { e->decoded[param] = 0; }
@@ -139,47 +152,59 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, NormKind n
         build_end(b, grid_ceil(e, DIM(N), cols));
 }
 
+bool gemm_stored_problem(Emit *e, Ref x, Ref w, Dim M, StoredGemm *p)
+{
+        const Node *n = NODE(e->g, w);
+        const Ref base = value_base(e->g, x);
+        if (n->type.rank != 2 || NODE(e->g, base)->type.dt != n->type.dt ||
+            !stored_gemm_takes(node_storage(n), n->type.dt))
+                return false;
+        *p = (StoredGemm) { .dt = n->type.dt,
+                            .blocks = node_storage(n),
+                            .M = dim_most(e, M),
+                            .N = n->type.dim[0].n,
+                            .K = n->type.dim[1].n,
+                            .rows = M,
+                            .splits = !e->ragged && dim_known(e, M),
+                            .M_text = dim_c(e, M),
+                            .w = w };
+        p->boxes = slot_of(e, x, &p->x, &p->ldx) && p->ldx % 8 == 0 && p->x.off % 16 == 0;
+        return storage_bytes(p->blocks, p->N * p->K) <= INT32_MAX;
+}
+
 bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
 {
         Emit *e = b->e;
-        const Node *n = NODE(e->g, w);
-        StoredGemm p = { .dt = n->type.dt,
-                         .blocks = blocks_of(e, w),
-                         .M = dim_most(e, M),
-                         .N = n->type.dim[0].n,
-                         .K = n->type.dim[1].n,
-                         .rows = M,
-                         .splits = !e->ragged && dim_known(e, M) };
+        StoredGemm p;
         Mat a, blocks;
-        StoredPick k;
+        StoredPick k = { 0 };
         const Ref base = value_base(e->g, x);
-        if (sm90_fp8_codes(e, base)) {
+        const bool codes = sm90_fp8_codes(e, base), takes = gemm_stored_problem(e, x, w, M, &p);
+        if (takes && codes) {
                 const int64_t columns = NODE(e->g, base)->a.k.k;
                 p.columns = columns && columns < p.K ? columns : p.K;
                 p.codes = "";
         }
-        if (n->type.rank != 2 || NODE(e->g, base)->type.dt != p.dt ||
-            !stored_gemm_takes(p.blocks, p.dt) || storage_bytes(p.blocks, p.N * p.K) > INT32_MAX ||
-            !(k = stored_gemm_pick(&p)).t) {
-                if (p.codes)
-                        error_internal(n->loc, "%s meets codes, and has no kernel for them",
-                                       n->name);
+        if (!takes || !(k = stored_gemm_pick(&p)).t) {
+                if (codes)
+                        error_internal(NODE(e->g, w)->loc,
+                                       "%s meets codes, and has no kernel for them",
+                                       NODE(e->g, w)->name);
                 return false;
         }
         mat_need(e, b, x, 0, &a);
         mat_need(e, b, w, 0, &blocks);
         p.align = align_bytes(p.dt, a.align | p.K);
         p.operands = arena_fmt(e->tmp, "%s, %s, %s", a.arg, a.ld, blocks.arg);
-        int64_t ld;
-        if (p.codes && !slot_of(e, x, &p.x, &ld))
-                error_internal(n->loc, "%s has no memory of its own", NODE(e->g, x)->name);
+        if (p.codes && !p.boxes)
+                error_internal(NODE(e->g, w)->loc, "%s has no memory of its own",
+                               NODE(e->g, x)->name);
         if (p.codes)
                 p.codes = arena_fmt(e->tmp, "(const unsigned char *)%s, %lldl, %s", a.arg,
                                     (long long)(2 * p.K), blocks.arg);
         /* programs of different numbers of sequences share kernels */
-        p.M_text = e->paged && dim_known(e, M)
-                           ? arena_fmt(e->tmp, "*a.%s", arg_int(e, &b->args, (int)p.M, "rows"))
-                           : dim_c(e, M);
+        if (e->paged && dim_known(e, M))
+                p.M_text = arena_fmt(e->tmp, "*a.%s", arg_int(e, &b->args, (int)p.M, "rows"));
         build_functor(b, &b->gr->epilogue[0], "epilogue");
         build_line(b, "\1_epilogue epilogue = { a };");
         b->flops = 2.0 * (double)p.M * (double)p.N * (double)p.K;

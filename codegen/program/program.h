@@ -336,7 +336,9 @@ const char *dim_c(Emit *e, Dim d);          /* C text: constants, B and T */
 int64_t dim_most(Emit *e, Dim d);           /* value at the program's largest sizes */
 const char *ty(DType dt);                   /* TY_F32 ... of tgc.h */
 Storage blocks_of(const Emit *e, Ref base); /* of ops/stored.c: as they lie now */
-const char *ty_of(Emit *e, Ref base);       /* of what lies there: TY_Q4_0, too */
+/* of ops/stored.c: where the blocks lie, even while others get them decoded */
+const char *blocks_arg(Emit *e, Args *a, Ref param);
+const char *ty_of(Emit *e, Ref base); /* of what lies there: TY_Q4_0, too */
 /* Rows of storage.def, those of the bits, as kernels know them.  C: a list, X(Q4_0, 32, 18, q4_0)
  * ...  (cpu_tgc.h); CUDA: a class each, once (stored.cuh). */
 void stored_list_text(uint64_t bits, Text *t);

@@ -1,0 +1,72 @@
+/* sm90_stored_stream.c: GEMMs of many rows with weights in blocks on sm_90a, in blocks that stay
+ * (kernels/gemm/gemm_stored_persistent_sm90.cuh).
+ *
+ * Weights are decoded on the way to the tensor cores.  Everywhere else a launch before decodes them
+ * into memory (stored_gemm.c, MANY). */
+#include "forms.h"
+
+/* LEAST: rows for which tiles are full.  PS: 256 of K of a tile of int4:128; NS: of a launch, all
+ * measured on an H100. */
+enum {
+        LEAST = 129,
+        ROWS = 256,
+        COLUMNS = 128,
+        SLICE = 256,
+        STAGES = 4,
+        PANELS = 8 * 16 * 20 * 4,
+        PS = 2650000,
+        NS = 4000
+};
+
+static int smem_of(const StoredGemm *p, int slices)
+{
+        return STAGES * (ROWS * 128 + 16) +
+               slices * (16 + COLUMNS * stored_slice_bytes(p->blocks, p->K)) + PANELS;
+}
+
+bool sm90_stored_stream_takes(const StoredGemm *p)
+{
+        return !p->codes && p->boxes && p->M >= LEAST && p->N % (2 * COLUMNS) == 0 &&
+               p->K % SLICE == 0 && stored_gemm_takes(p->blocks, p->dt) &&
+               storage_bytes(p->blocks, p->N * p->K) <= INT32_MAX && smem_of(p, 2) <= SM90A_SMEM;
+}
+
+/* Of types other than int4: Q4_K 1.07, NF4, E4M3 and Q6_K 1.17, Q8_0 1.2.  The tiles that this is
+ * compared with have factors of their own, of which these are about half. */
+static double us_of(const StoredGemm *p)
+{
+        const int64_t places = (p->M + ROWS - 1) / ROWS * (p->N / COLUMNS),
+                      rounds = (places + SM90A_SMS - 1) / SM90A_SMS;
+        return NS * 1e-3 + (double)(rounds * (p->K / SLICE)) * PS * 1e-6 *
+                                   (1 + (stored_gemm_slower(p->blocks) - 1) / 2);
+}
+
+bool sm90_stored_stream(Build *b, const void *problem)
+{
+        const StoredGemm *p = problem;
+        if (!sm90_stored_stream_takes(p) ||
+            (p->M < STORED_MANY && us_of(p) >= sm90_stored_gemm_us(p)))
+                return false;
+        Emit *e = b->e;
+        const int slices = smem_of(p, 3) <= SM90A_SMEM ? 3 : 2;
+        const TensorMap x = { .of = p->x, .dt = p->dt, .rows = p->M, .cols = p->K, .ld = p->ldx };
+        const char *map = arg_map(e, &b->args, &x, "map_x"),
+                   *blocks = blocks_arg(e, &b->args, p->w);
+        Form *f = form_begin(b, ARCH_SM90A, "gemm_stored_persistent_sm90");
+        f->threads = 384;
+        f->smem = smem_of(p, slices);
+        f->min_blocks = 1;
+        f->waits = true;
+        f->persistent = f->pairs = true;
+        f->grid = grid_times(grid_blocks(p->N / COLUMNS), grid_ceil(e, p->rows, ROWS));
+        const char *type = arena_fmt(e->tmp, "Stored_%s", storage_name[p->blocks]),
+                   *tile = arena_fmt(e->tmp, "StoredStream<%d, %d>", ROWS, slices);
+        build_line(b, "static_assert(%s::smem<%s, %lld>() == %d, \"as it is counted\");", tile,
+                   type, (long long)p->K, f->smem);
+        build_line(b,
+                   "stored_gemm_persistent<%s, %s, %s, %lld, %lld>(a.%s, a.%s, %s, (%s + %d) / %d, "
+                   "tile, (int)gridDim.x, smem, epilogue);",
+                   c_type(p->dt), type, tile, (long long)p->N, (long long)p->K, map, blocks,
+                   p->M_text, p->M_text, ROWS - 1, ROWS);
+        return true;
+}

@@ -175,7 +175,10 @@ static inline Model *chain_model(Draw d)
                         ends[n_ends++] = q.value[i];
         for (int i = 0; i < n_ends; i++)
                 x = mk(&q, OP_ADD, x,
-                       chance(&q.d, 40) ? as_wide(&q, ends[i], q.C) : linear(&q, ends[i], q.C), 0);
+                       chance(&q.d, 40) && width(&q, ends[i]) > 1 /* all alike: a norm ignores it */
+                               ? as_wide(&q, ends[i], q.C)
+                               : linear(&q, ends[i], q.C),
+                       0);
         x = head(&q, x, &w);
         l = logits_of(&q, x, w);
         if (trains && chance(&q.d, 25)) /* logits are read in parts, too */

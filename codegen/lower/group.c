@@ -237,9 +237,12 @@ void group_fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM &&
                     side[gr->node[i]] < 0)
                         push(&gr->epilogue[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
-        /* a row op asks its prologue for as many columns as its epilogue wants */
-        if (an && op_info[an->op].cls != CLASS_MATMUL && takes_pairs(g, &gr->epilogue[0]))
+        /* a row op asks its prologues for as many columns as its epilogue wants */
+        if (an && op_info[an->op].cls != CLASS_MATMUL && takes_pairs(g, &gr->epilogue[0])) {
                 gr->prologue[0].least = gr->epilogue[0].least = 2;
+                if (an->n_in > 1 && op_takes_rows(an->op, 1))
+                        gr->prologue[1].least = 2;
+        }
         /* side results of prologues that no input needs: give them to the first prologue */
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];

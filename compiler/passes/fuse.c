@@ -50,6 +50,16 @@ static void absorb(Fuse *f, int from, int to)
         f->gr[from].members = 0;
 }
 
+/* Does r, of one map, read value b, which another makes, column for column? */
+static bool reads_whole(const Fuse *f, Ref r, Ref in)
+{
+        const Graph *g = f->g;
+        const Node *n = &g->node[r];
+        const Ref b = base_of(f, in);
+        return sees_whole(g, r, in) && has_all_columns(f, b, g->node[b].group) &&
+               (n->op == OP_INTERLEAVE ? !f->dom[r].span.step : has_all_columns(f, r, n->group));
+}
+
 /* Put all of map `from` into map or epilogue `to`. */
 static bool merge(Fuse *f, int from, int to)
 {
@@ -66,7 +76,7 @@ static bool merge(Fuse *f, int from, int to)
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
                                 if (gb == other && (op_from_memory(NODE(g, r)->op, i) ||
-                                                    !sees_whole(g, r, NODE(g, r)->in[i])))
+                                                    !reads_whole(f, r, NODE(g, r)->in[i])))
                                         return false;
                                 if (gb != from && gb != to && depends(f, b, other))
                                         return false;

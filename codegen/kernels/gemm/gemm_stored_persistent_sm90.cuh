@@ -47,8 +47,8 @@ TGC_DEV void stored_produce(const void *map, const unsigned char *w, int down, i
                 for (int kt = 0; kt < K / 256; kt++) {
                         of_w.wait_empty();
                         stored_stream_copy<S, Tile, N, K>(smem + Tile::BLOCKS +
-                                                                            of_w.stage * W_BYTES,
-                                                                    w, at.n, kt);
+                                                                  of_w.stage * W_BYTES,
+                                                          w, at.n, kt);
                         cp_async_arrive(of_w.full(of_w.stage));
                         of_w.next();
                         if (kt == 0 && tile == first)

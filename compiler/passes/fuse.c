@@ -478,8 +478,11 @@ static bool keeps_norm(Fuse *f, Ref u, Ref r, Ref b)
         const Graph *g = f->g;
         const Node *n = &g->node[u];
         const int id = g->node[b].group;
-        for (int i = 0; i < n->n_in && n->group != id && op_info[n->op].cls != CLASS_VIEW; i++) {
+        for (int i = 0; i < n->n_in && n->group != id && !op_is(n->op, FACT_FOLLOWED); i++) {
                 Ref seen = f->order->base[n->in[i]];
+                /* of concat its parts are stored in place, others are turned or stretched */
+                if (g->node[seen].group == id && op_info[n->op].cls == CLASS_VIEW)
+                        return true;
                 if (g->node[seen].group == id && !(n->in[i] == b && u == r && i == 0) &&
                     !may_read_later(f, r, u, b, seen))
                         return true;

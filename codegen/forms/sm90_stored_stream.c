@@ -4,6 +4,7 @@
  * Weights are decoded on the way to the tensor cores.  Everywhere else a launch before decodes them
  * into memory (stored_gemm.c, MANY). */
 #include "forms.h"
+#include <math.h>
 
 /* LEAST: rows for which tiles are full.  PS: 256 of K of a tile of int4:128; NS: of a launch, all
  * measured on an H100. */
@@ -15,7 +16,9 @@ enum {
         STAGES = 4,
         PANELS = 8 * 16 * 20 * 4,
         PS = 2650000,
-        NS = 4000
+        NS = 4000,
+        MOST_SPLITS = 8,
+        LEAST_SLICES = 2
 };
 
 static int smem_of(const StoredGemm *p, int slices)
@@ -32,20 +35,34 @@ bool sm90_stored_stream_takes(const StoredGemm *p)
 }
 
 /* Of types other than int4: Q4_K 1.07, NF4, E4M3 and Q6_K 1.17, Q8_0 1.2.  The tiles that this is
- * compared with have factors of their own, of which these are about half. */
-static double us_of(const StoredGemm *p)
+ * compared with have factors of their own, of which these are about half.  splits: of K, for so few
+ * tiles that multiprocessors would have none. */
+static double us_of(const StoredGemm *p, int *splits)
 {
-        const int64_t places = (p->M + ROWS - 1) / ROWS * (p->N / COLUMNS),
-                      rounds = (places + SM90A_SMS - 1) / SM90A_SMS;
-        return NS * 1e-3 + (double)(rounds * (p->K / SLICE)) * PS * 1e-6 *
-                                   (1 + (stored_gemm_slower(p->blocks) - 1) / 2);
+        const int64_t places = (p->M + ROWS - 1) / ROWS * (p->N / COLUMNS), slices = p->K / SLICE;
+        double best = INFINITY;
+        for (int s = 1; s == 1 || (p->splits && s <= MOST_SPLITS && slices / s >= LEAST_SLICES &&
+                                   places * s <= SM90A_SMS);
+             s++) {
+                const int64_t rounds = (places * s + SM90A_SMS - 1) / SM90A_SMS;
+                const double sums = (double)(places * s) * ROWS * COLUMNS * 8,
+                             us = NS * 1e-3 + (s > 1 ? 1 + sums / 2.5e6 : 0) +
+                                  (double)(rounds * ((slices + s - 1) / s)) * PS * 1e-6 *
+                                          (1 + (stored_gemm_slower(p->blocks) - 1) / 2);
+                if (us < best)
+                        best = us, *splits = s;
+        }
+        return best;
 }
 
 bool sm90_stored_stream(Build *b, const void *problem)
 {
         const StoredGemm *p = problem;
-        if (!sm90_stored_stream_takes(p) ||
-            (p->M < STORED_MANY && us_of(p) >= sm90_stored_gemm_us(p)))
+        int splits = 1;
+        if (!sm90_stored_stream_takes(p))
+                return false;
+        const double us = us_of(p, &splits);
+        if (p->M < STORED_MANY && us >= sm90_stored_gemm_us(p))
                 return false;
         Emit *e = b->e;
         const int slices = smem_of(p, 3) <= SM90A_SMEM ? 3 : 2;
@@ -58,15 +75,25 @@ bool sm90_stored_stream(Build *b, const void *problem)
         f->min_blocks = 1;
         f->waits = true;
         f->persistent = f->pairs = true;
-        f->grid = grid_times(grid_blocks(p->N / COLUMNS), grid_ceil(e, p->rows, ROWS));
+        f->grid = grid_times(grid_blocks(p->N / COLUMNS * splits), grid_ceil(e, p->rows, ROWS));
         const char *type = arena_fmt(e->tmp, "Stored_%s", storage_name[p->blocks]),
                    *tile = arena_fmt(e->tmp, "StoredStream<%d, %d>", ROWS, slices);
         build_line(b, "static_assert(%s::smem<%s, %lld>() == %d, \"as it is counted\");", tile,
                    type, (long long)p->K, f->smem);
+        const char *parts = "(float *)0", *joined = "(int *)0";
+        if (splits > 1) {
+                const int64_t all = (p->M + ROWS - 1) / ROWS * ROWS * p->N * splits;
+                parts = arena_fmt(e->tmp, "a.%s",
+                                  arg_work(e, &b->args, work_new(e, DIM(all), 4), C_F32, "parts"));
+                joined = arena_fmt(e->tmp, "a.%s",
+                                   arg_work(e, &b->args,
+                                            work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
+                                            C_I32, "joined"));
+        }
         build_line(b,
-                   "stored_gemm_persistent<%s, %s, %s, %lld, %lld>(a.%s, a.%s, %s, (%s + %d) / %d, "
-                   "tile, (int)gridDim.x, smem, epilogue);",
-                   c_type(p->dt), type, tile, (long long)p->N, (long long)p->K, map, blocks,
-                   p->M_text, p->M_text, ROWS - 1, ROWS);
+                   "stored_gemm_persistent<%s, %s, %s, %lld, %lld, %d>(a.%s, a.%s, %s, (%s + %d) / "
+                   "%d, %s, %s, tile, (int)gridDim.x, smem, epilogue);",
+                   c_type(p->dt), type, tile, (long long)p->N, (long long)p->K, splits, map, blocks,
+                   p->M_text, p->M_text, ROWS - 1, ROWS, parts, joined);
         return true;
 }

@@ -32,8 +32,11 @@ double stored_gemm_slower(Storage s)
 }
 
 static const StoredTile tiles[] = {
-#define STORED_TILE(arch, math, bm, mi, warps, blocks, stages, how, ps) \
-        { ARCH_##arch, MATH_##math, bm, mi, warps, blocks, stages, ps, "STORED_" #how },
+#define STORED_TILE(arch, math, bm, mi, warps, blocks, stages, how, types, ps)   \
+        {                                                                        \
+                ARCH_##arch,   MATH_##math,   bm, mi, warps, blocks, stages, ps, \
+                TYPES_##types, "STORED_" #how                                    \
+        },
 #include "stored_gemm_tiles.def"
 };
 
@@ -101,6 +104,8 @@ static StoredPick pick(const StoredGemm *p, ArchId arch)
         for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
                 const StoredTile *t = &tiles[i];
                 const int stages = stages_of(t, p);
+                if (t->types == TYPES_SLOW && stored_gemm_slower(p->blocks) <= 1)
+                        continue;
                 for (int s = 1; t->arch == arch && stages && s <= MOST_SPLITS; s++) {
                         const int64_t slices = (p->K + SLICE - 1) / SLICE;
                         if (s > 1 && (!p->splits || places_of(t, p) > STORED_PLACES ||

@@ -110,7 +110,9 @@ TGC_DEV bool stored_stream_join(float (&acc)[Tile::PIECES][Tile::PIECE / 2], con
                         *n = 0;
                 __threadfence();
         }
-        if (!__shfl_sync(~0u, last, 0))
+        last = __shfl_sync(~0u, last, 0);
+        __syncwarp(); /* all read what lane 0 has seen */
+        if (!last)
                 return false;
 #pragma unroll
         for (int p = 0; p < Tile::PIECES; p++)

@@ -2,7 +2,7 @@
  * (kernels/gemm/gemm_stored_persistent_sm90.cuh).
  *
  * Weights are decoded on the way to the tensor cores.  Everywhere else a launch before decodes them
- * into memory (stored_gemm.c, MANY). */
+ * into memory (STORED_MANY). */
 #include "forms.h"
 #include <math.h>
 

@@ -7,7 +7,7 @@
 
 enum { WINDOW = 12, WINDOWS = 2, N_IDS = WINDOW * WINDOWS + 3, MOST = 64 };
 
-static const char *const ids_file = "build/tests/imatrix.ids";
+static const char *const ids_file = "build/imatrix.ids";
 
 static int id_of(int i) { return 1 + i * 7 % 29; }
 

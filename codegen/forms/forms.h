@@ -148,6 +148,8 @@ StoredPick stored_gemm_pick(const StoredGemm *p);
 /* Bytes of a row's 256 of K in shared memory: StoredSlice (kernels/gemm/gemm_stored.cuh). */
 int stored_slice_bytes(Storage s, int64_t K);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
+/* Memory for K's parts and for how many of them are done; C text. */
+void stored_parts(Build *b, int64_t floats, const char **parts, const char **joined);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);
 

@@ -156,16 +156,8 @@ bool sm90_fp8_gemm(Build *b, const void *problem)
         f->waits = true;
         f->cluster = 1; /* a block each, none stays */
         f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * splits), grid_ceil(e, p->rows, bm));
-        if (splits > 1) {
-                parts = arena_fmt(e->tmp, "a.%s",
-                                  arg_work(e, &b->args,
-                                           work_new(e, DIM(places * splits * bm * bn), 4), C_F32,
-                                           "parts"));
-                joined = arena_fmt(e->tmp, "a.%s",
-                                   arg_work(e, &b->args,
-                                            work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
-                                            C_I32, "joined"));
-        }
+        if (splits > 1)
+                stored_parts(b, places * splits * bm * bn, &parts, &joined);
         build_line(b, "static_assert(%s::smem<Stored_F8_128, %lld>() == %d, \"as it is counted\");",
                    tile, (long long)p->K, f->smem);
         build_line(b,

@@ -81,15 +81,8 @@ bool sm90_stored_stream(Build *b, const void *problem)
         build_line(b, "static_assert(%s::smem<%s, %lld>() == %d, \"as it is counted\");", tile,
                    type, (long long)p->K, f->smem);
         const char *parts = "(float *)0", *joined = "(int *)0";
-        if (splits > 1) {
-                const int64_t all = (p->M + ROWS - 1) / ROWS * ROWS * p->N * splits;
-                parts = arena_fmt(e->tmp, "a.%s",
-                                  arg_work(e, &b->args, work_new(e, DIM(all), 4), C_F32, "parts"));
-                joined = arena_fmt(e->tmp, "a.%s",
-                                   arg_work(e, &b->args,
-                                            work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
-                                            C_I32, "joined"));
-        }
+        if (splits > 1)
+                stored_parts(b, (p->M + ROWS - 1) / ROWS * ROWS * p->N * splits, &parts, &joined);
         build_line(b,
                    "stored_gemm_persistent<%s, %s, %s, %lld, %lld, %d>(a.%s, a.%s, %s, (%s + %d) / "
                    "%d, %s, %s, tile, (int)gridDim.x, smem, epilogue);",

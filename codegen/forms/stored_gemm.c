@@ -140,6 +140,15 @@ const char *stored_gemm_tile_text(Arena *a, const StoredPick *k)
                                                t->warps / 4, k->stages, t->blocks, t->how);
 }
 
+void stored_parts(Build *b, int64_t floats, const char **parts, const char **joined)
+{
+        Emit *e = b->e;
+        const int work = work_new(e, DIM(floats), 4),
+                  kept = work_keep(e, DIM(STORED_PLACES), 4, "stored_joined");
+        *parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b->args, work, C_F32, "parts"));
+        *joined = arena_fmt(e->tmp, "a.%s", arg_work(e, &b->args, kept, C_I32, "joined"));
+}
+
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f)
 {
         Emit *e = b->e;
@@ -154,15 +163,8 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
         f->include = t->math == MATH_MMA ? "gemm_stored" : "gemm_stored_sm90";
         f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * k->splits),
                              grid_ceil(e, p->rows, t->bm));
-        if (k->splits > 1) {
-                const int64_t all = places_of(t, p) * k->splits * t->bm * bn;
-                parts = arena_fmt(e->tmp, "a.%s",
-                                  arg_work(e, &b->args, work_new(e, DIM(all), 4), C_F32, "parts"));
-                joined = arena_fmt(e->tmp, "a.%s",
-                                   arg_work(e, &b->args,
-                                            work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
-                                            C_I32, "joined"));
-        }
+        if (k->splits > 1)
+                stored_parts(b, places_of(t, p) * k->splits * t->bm * bn, &parts, &joined);
         const char *down = dim_known(e, p->rows)
                                    ? arena_fmt(e->tmp, "%lld",
                                                (long long)((p->M + t->bm - 1) / t->bm))

@@ -2,9 +2,10 @@
  * kernels/common/stored.cuh).
  *
  * For a few rows of x, gemv_stored.cuh or gemv_chunks.cuh reads the blocks.  For more rows of 16
- * bits gemm_stored.cuh does.  Any other kernel gets its weight decoded by a launch before it, into
- * memory of the activations' arena, which the next GEMM uses again.  The kernel that follows waits
- * for that launch before it reads. */
+ * bits gemm_stored.cuh does, and its forms on sm_90a.  Any other kernel gets its weight decoded by
+ * a launch before it, into memory of the activations' arena, which the next GEMM uses again.  The
+ * kernel that follows waits for that launch before it reads.  Where sm_90a alone has a kernel over
+ * blocks (gemm_stored_persistent_sm90.cuh, many rows), that launch is left out there. */
 #include "ops.h"
 
 Storage blocks_of(const Emit *e, Ref base)

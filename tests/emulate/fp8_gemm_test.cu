@@ -8,6 +8,7 @@
 #define TGC_SM90A 1
 #endif
 #include "task.h"
+#include "decode_run.h"
 #ifndef TGC_EMULATE
 #include "../bench/hopper.h"
 #endif
@@ -123,22 +124,6 @@ struct Stays<Fp8Stream<ROWS>> {
         static constexpr bool value = true;
 };
 
-struct DecodeRun {
-        const unsigned char *w;
-        float *to;
-        long n;
-        __device__ void operator()(int tile, char *) const
-        {
-                const long i = ((long)tile * 64 + threadIdx.x) * 32;
-                float v[32];
-                if (i >= n)
-                        return;
-                Stored_F8_128::chunk(v, w, i);
-                for (int j = 0; j < 32; j++)
-                        to[i + j] = v[j];
-        }
-};
-
 static double e4m3_value(unsigned code)
 {
         const int e = code >> 3 & 15, m = code & 7;
@@ -185,8 +170,8 @@ static void gemm_case(int M, int splits)
                            name) &&
                   task_run(ValuesRun<K, G, THREADS, T> { from, { values, K }, M }, rounds, THREADS,
                            256, name) &&
-                  task_run(DecodeRun { w, dense, (long)N * K }, (int)(((long)N * K + 2047) / 2048),
-                           64, 0, name) &&
+                  task_run(DecodeRun<Stored_F8_128> { w, dense, (long)N * K },
+                           (int)(((long)N * K + 2047) / 2048), 64, 0, name) &&
                   task_run(product, Stays<Tile>::value ? splits : places * splits, Tile::THREADS,
                            Tile::template smem<Stored_F8_128, K>(), name,
                            Stays<Tile>::value ? 2 : 1);

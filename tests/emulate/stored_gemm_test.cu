@@ -5,6 +5,7 @@
  * round of a weight. */
 #define TGC_SM90A 1
 #include "task.h"
+#include "decode_run.h"
 #include "gemm_stored_sm90.cuh"
 #include "stored_decode.cuh"
 
@@ -91,24 +92,6 @@ struct StoredRun {
                 else
                         stored_gemm_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws,
                                                                   joined, tile, smem, epilogue);
-        }
-};
-
-template <class S>
-struct DecodeRun {
-        const unsigned char *w;
-        float *to;
-        long n;
-        __device__ void operator()(int tile, char *) const
-        {
-                const long i = ((long)tile * 64 + threadIdx.x) * 32;
-                float v[32];
-                if (i >= n)
-                        return;
-                S::chunk(v, w, i);
-                for (int j = 0; j < 32; j++) {
-                        to[i + j] = v[j];
-                }
         }
 };
 

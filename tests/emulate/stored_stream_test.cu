@@ -7,28 +7,12 @@
 #define TGC_SM90A 1
 #endif
 #include "task.h"
+#include "decode_run.h"
 #ifndef TGC_EMULATE
 #include "../bench/hopper.h"
 #endif
 #include "gemm_stored_persistent_sm90.cuh"
 #include "stored_blocks.h"
-
-template <class S>
-struct DecodeRun {
-        const unsigned char *w;
-        float *to;
-        long n;
-        __device__ void operator()(int tile, char *) const
-        {
-                const long i = ((long)tile * 64 + threadIdx.x) * 32;
-                float v[32];
-                if (i >= n)
-                        return;
-                S::chunk(v, w, i);
-                for (int j = 0; j < 32; j++)
-                        to[i + j] = v[j];
-        }
-};
 
 template <class T>
 static TmaMap rows_map(T *x, int M, int K)

@@ -186,12 +186,7 @@ static inline Model *chain_model(Draw d)
                             total(&q,
                                   mk(&q, OP_SUM, mk(&q, OP_SQUARE, chain_link(&q, l), 0, 0), 0, 0)),
                             0.1);
-        graph_output(q.g, "logits", l);
-        if (trains)
-                loss(&q, x, w, l);
-        graph_sweep(q.g);
-        model_finish(q.m, NULL);
-        return q.m;
+        return with_logits(&q, x, w, l, trains);
 }
 
 #endif

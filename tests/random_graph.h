@@ -531,6 +531,17 @@ static inline void loss(Gen *q, Ref x, Ref w, Ref logits)
         graph_output(q->g, "ce", all);
 }
 
+/* The model, whose logits l are those of x and w; the loss, if it trains. */
+static inline Model *with_logits(Gen *q, Ref x, Ref w, Ref l, bool trains)
+{
+        graph_output(q->g, "logits", l);
+        if (trains)
+                loss(q, x, w, l);
+        graph_sweep(q->g);
+        model_finish(q->m, NULL);
+        return q->m;
+}
+
 /* What can go wrong goes to error_at. */
 static inline Model *random_model(Draw d)
 {
@@ -558,12 +569,7 @@ static inline Model *random_model(Draw d)
                 x = mk(&q, OP_ADD, x, fit(&q, q.value[q.n_values - 2], q.C), 0);
         x = head(&q, x, &w);
         l = logits_of(&q, x, w);
-        graph_output(q.g, "logits", l);
-        if (trains)
-                loss(&q, x, w, l);
-        graph_sweep(q.g);
-        model_finish(q.m, NULL);
-        return q.m;
+        return with_logits(&q, x, w, l, trains);
 }
 
 #endif

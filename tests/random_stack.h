@@ -205,12 +205,7 @@ static inline Model *wide_model(Draw d)
         }
         x = head(&q, x, &w);
         l = logits_of(&q, x, w);
-        graph_output(q.g, "logits", l);
-        if (trains)
-                loss(&q, x, w, l);
-        graph_sweep(q.g);
-        model_finish(q.m, NULL);
-        return q.m;
+        return with_logits(&q, x, w, l, trains);
 }
 
 #endif

@@ -104,7 +104,7 @@ typedef struct StoredTile {
         ArchId arch;
         TileMath math;
         int bm, mi, warps, blocks, stages, ps;
-        enum { TYPES_ALL, TYPES_SLOW } types;
+        enum { TYPES_ALL, TYPES_NOT_I4 } types;
         const char *how;
 } StoredTile;
 int stored_tile_columns(const StoredTile *t); /* of y, that is rows of W */

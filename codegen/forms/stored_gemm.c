@@ -19,12 +19,13 @@ static const struct {
               { "mxfp4", 1.4 }, { "nvfp4", 1.4 }, { "i4", 1 },       { "i8", 1 },
               { "scb", 1 },     { "nf4", 1.3 },   { "fp4", 1.3 },    { "f8", 1.4 } };
 
-double stored_gemm_slower(Storage s)
-{
-        static const char *const decoder[] = {
+static const char *const decoder[] = {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) [STORAGE_##e] = #decode,
 #include "../../ir/storage.def"
-        };
+};
+
+double stored_gemm_slower(Storage s)
+{
         for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
                 if (!strcmp(codes[i].decode, decoder[s]))
                         return codes[i].slower;
@@ -104,7 +105,7 @@ static StoredPick pick(const StoredGemm *p, ArchId arch)
         for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
                 const StoredTile *t = &tiles[i];
                 const int stages = stages_of(t, p);
-                if (t->types == TYPES_SLOW && stored_gemm_slower(p->blocks) <= 1)
+                if (t->types == TYPES_NOT_I4 && !strcmp(decoder[p->blocks], "i4"))
                         continue;
                 for (int s = 1; t->arch == arch && stages && s <= MOST_SPLITS; s++) {
                         const int64_t slices = (p->K + SLICE - 1) / SLICE;

@@ -326,11 +326,10 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
             (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check, CHECK_SAYS,
                                 e)))
                 return code;
-        if (o->fast && o->cuda && !b->made.fast_differs)
+        if (o->fast && b->model->width)
                 return err_set(e, TGC_USAGE,
-                               "--fast has no effect: it changes no kernel of this model's "
-                               "inference; it changes attention over caches of 128 tokens and "
-                               "more");
+                               "--fast has no effect: it is about sequences that decode, and an "
+                               "encoder has none");
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(
                         e, TGC_USAGE,

@@ -262,7 +262,7 @@ typedef struct CompileOptions {
          * token has one; 0: it is not */
         int act_fp8;
         bool tf32; /* CUDA, dtype f32: products of tf32 */
-        bool fast; /* CUDA: a sequence's bits may depend on how many others there are */
+        bool fast; /* a sequence's bits may depend on how many others there are */
         /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
         const char *choices;
         const char *choices_name; /* what messages call it */
@@ -277,7 +277,6 @@ typedef struct Compiled {
         Text ir;                    /* all graphs, locations and groups included */
         Text products;              /* of CUDA's programs, for `tgc tune` */
         Text launches;              /* of all programs, for `tgc dump --html` */
-        bool fast_differs;          /* CompileOptions.fast made another kernel than without */
         Text choices;               /* those of CompileOptions that products took */
         int n_choices, n_chosen;    /* how many there were; were taken */
         Text fused, why, memory;    /* for people */

@@ -154,7 +154,7 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
                 if (!(p->programs & s->kind) || o->opt < p->opt)
                         continue;
                 if (!strcmp(p->name, "precision"))
-                        finish_outputs(g, s);
+                        finish_outputs(g, s, tmp);
                 p->run(g, tmp, &c);
                 arena_clear(tmp);
                 verify(g, p->name);
@@ -302,7 +302,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 for (int i = 0; i < n; i++) {
                         /* windows of training have no cache, nor calls of several sequences */
                         sh->cache_rows = spec[i].kind & CACHED ? rows : 0;
-                        if (target == TARGET_CUDA || !(spec[i].kind & GPU))
+                        if (!(spec[i].kind & (target == TARGET_CUDA ? CPU : GPU)))
                                 program_emit(mod, g[i], sh, spec[i].name, spec[i].B, spec[i].T,
                                              &h->programs,
                                              target == TARGET_CUDA ? &h->launched : NULL,
@@ -325,7 +325,6 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         module_fused(mod, &out->fused);
                 if (target == TARGET_CUDA)
                         tune_text(o, mod, ctx, block, &h->launched, out);
-                out->fast_differs |= mod->fast_differs;
                 out->consts = sh->consts;
                 out->n_kernels[target] = mod->n_kernels;
                 text_free(&h->programs);

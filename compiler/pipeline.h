@@ -3,6 +3,7 @@
  *   pipeline.c       the table of passes, and the road from a model to programs
  *   specs.c          which programs a plan has, and their sizes
  *   specialise.c     a program's own copy of the forward graph
+ *   sampled_rows.c   its logits, of some of its tokens
  *   manifest.c       where parameters lie; the plan's manifest
  *   program_text.c   lines of a program's text that no kernel makes */
 #ifndef TGC_PIPELINE_H
@@ -18,11 +19,12 @@ enum {
         DECODE = 8,
         SCORE = 16,
         EMBED = 64,
-        SUMS = 128
-};                 /* kinds of programs; */
-enum { GPU = 32 }; /* with it: for GPUs alone */
+        SUMS = 128,
+        MIXED = 256
+};                            /* kinds of programs; */
+enum { GPU = 32, CPU = 512 }; /* with it: for GPUs alone, for CPUs */
 /* SUMS has the outputs sum.N alone. */
-enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
+enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE | MIXED };
 
 typedef struct Spec {
         const char *name;
@@ -48,13 +50,20 @@ int64_t cache_rows(const CompileOptions *o, int ctx);
 int64_t narrow_rows(const Model *m, const CompileOptions *o, int ctx, int64_t *window,
                     int64_t *narrow);
 
+/* ---- sampled_rows.c ---- */
+
+/* The logits become those of the tokens that the new input `sampled` (B) names, (B,V), and what
+ * they alone need is computed for these tokens alone. */
+void sampled_rows(Graph *g, int B, Arena *tmp);
+
 /* ---- specialise.c ---- */
 
 bool has_input(const Graph *g, const char *name);
 /* Known sizes become constants, outputs and inputs that the program has not go. */
 void specialise(Graph *g, const Spec *s, Arena *tmp);
-/* prefill: the caches are its results.  decode: a sampler after the logits. */
-void finish_outputs(Graph *g, const Spec *s);
+/* prefill: the caches are its results.  decode: a sampler after the logits.  mixed: the same, of
+ * the tokens that the input `sampled` (B) names. */
+void finish_outputs(Graph *g, const Spec *s, Arena *tmp);
 
 /* ---- manifest.c ---- */
 

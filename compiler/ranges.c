@@ -98,6 +98,9 @@ static Range of_input(const Node *n, const RangeFacts *f)
         } else if (!strcmp(n->name, "documents")) {
                 y = between(0, f->length);
                 y.documents = 1;
+        } else if (!strcmp(n->name, "sampled")) { /* sampled_rows.c's */
+                y.least = 0;
+                y.below = DIM_SYM(SYM_T);
         }
         return y;
 }

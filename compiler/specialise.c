@@ -98,17 +98,19 @@ void specialise(Graph *g, const Spec *s, Arena *tmp)
                          "where text is generated; compile with --mode train");
 }
 
-void finish_outputs(Graph *g, const Spec *s)
+void finish_outputs(Graph *g, const Spec *s, Arena *tmp)
 {
+        if (s->kind & MIXED)
+                sampled_rows(g, s->B, tmp);
         if (s->kind & PREFILL) {
                 g->n_out = 0;
                 for (Ref r = 1; r < g->n_nodes; r++)
                         if (op_appends(NODE(g, r)->op))
                                 graph_output(g, NODE(g, r)->name, r);
                 graph_sweep(g);
-        } else if (s->kind == DECODE) {
+        } else if (s->kind & (DECODE | MIXED)) {
                 Ref l = graph_out(g, "logits");
-                Type t = type_of(NODE(g, l)->type.dt, 2, NODE(g, l)->type.dim[0],
+                Type t = type_of(NODE(g, l)->type.dt, 2, DIM(s->B),
                                  NODE(g, l)->type.dim[NODE(g, l)->type.rank - 1]);
                 l = graph_reshape(g, l, t);
                 g->n_out = 0;

@@ -1,8 +1,8 @@
 /* specs.c: decides which programs a plan has, and their sizes.
  *
  * Training has `step` and `eval`.  Text generation has `prefill`, `score`, and a `decode` for each
- * number of sequences in `buckets`.  An encoder has only `embed`.  A plan that measures inputs has
- * only `sums`. */
+ * number of sequences in `buckets`; under --fast `mixed`, which does both.  An encoder has only
+ * `embed`.  A plan that measures inputs has only `sums`. */
 #include "pipeline.h"
 #include "../runtime/rt.h"
 
@@ -118,6 +118,15 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
                 if (more > chunk && !o->chunk && !o->train)
                         s[n++] = (Spec) { "prefill_long", PREFILL | GPU,     batch,
                                           more,           { { 1, 0, ctx } }, { "logits" } };
+                if (o->fast && batch > 1 && !o->train) {
+                        const int most = o->chunk ? chunk : more;
+                        if (o->cuda)
+                                s[n++] = (Spec) { "mixed", MIXED | GPU,       batch,
+                                                  most,    { { 1, 0, ctx } }, { "logits" } };
+                        if (o->cpu)
+                                s[n++] = (Spec) { "mixed", MIXED | CPU,       batch,
+                                                  chunk,   { { 1, 0, ctx } }, { "logits" } };
+                }
                 s[n++] = (Spec) { "score", SCORE, batch, chunk, { { 1, 0, ctx } }, { "logits" } };
                 for (size_t k = 0; k < sizeof buckets / sizeof *buckets; k++)
                         if (buckets[k].b < (o->train ? 2 : batch) && buckets[k].b < batch)

@@ -139,7 +139,10 @@ typedef struct Rt {
         float unscale;      /* gradients times this are those of the loss: 1 / its scale */
         float most_norm;    /* a step of a larger gradient norm changes nothing; 0: any may */
         float ema_weight;   /* of the parameters in their average, 1 - its decay; 0: it stays */
-        int reserved[7];
+        /* Rows of a decoding call that are sampled, its first ones: B; of a call that reads prompts
+         * as well those of the sequences that decode. */
+        int sampled;
+        int reserved[6];
 } Rt;
 
 #endif

@@ -18,7 +18,7 @@ typedef struct Call {
 static Call *call_new(int V, int B)
 {
         Call *c = calloc(1, sizeof *c);
-        c->V = V, c->B = c->rt.B = B, c->rt.T = 1;
+        c->V = V, c->B = c->rt.B = c->rt.sampled = B, c->rt.T = 1;
         c->logits = calloc((size_t)(V * B), sizeof *c->logits);
         c->scratch = calloc((size_t)(2 * V * SLOTS), sizeof *c->scratch);
         c->slots = calloc((size_t)RT_SLOT_WORDS(V, CAP) * SLOTS, sizeof *c->slots);

@@ -27,11 +27,7 @@ bool gemm_rows_problem(Emit *e, const Node *n, int align, Gemm *p)
                 return false;
         p->rows = type_rows(x);
         p->M = dim_most(e, p->rows), p->N = w->dim[0].n, p->K = w->dim[1].n;
-        if (e->m->fast && p->M == 1) {
-                e->m->fast_differs = true;
-                return false;
-        }
-        return p->M <= GEMM_ROWS_MOST;
+        return p->M <= GEMM_ROWS_MOST && !(e->m->fast && p->M == 1);
 }
 
 bool sm90_gemm_rows(Build *b, const void *problem)

@@ -22,13 +22,11 @@ static int paged_splits(Emit *e, int64_t S, int64_t blocks, int64_t most)
 {
         enum { LEAST = 4, MOST = 16, KEYS = 512 };
         int splits = 1;
+        if (e->m->fast)
+                return splits_for(S, blocks, most);
         while (splits < MOST && S / (splits * 2) >= 64 && (splits < LEAST || S / splits > KEYS))
                 splits *= 2;
-        if (!e->m->fast)
-                return splits;
-        const int fast = splits_for(S, blocks, most);
-        e->m->fast_differs |= fast != splits;
-        return fast;
+        return splits;
 }
 
 static void short_forward(Att *t, Ref lse)

@@ -9,6 +9,7 @@ void gen_sample(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Type *t = &NODE(e->g, n->in[0])->type;
+        const Dim rows = t->dim[0];
         Access a;
         const int64_t V = t->dim[t->rank - 1].n, cap = RT_HISTORY_OF(e->g->sizes.v[SYM_S]),
                       slots = e->slots, cuda = is_cuda(e);
@@ -19,9 +20,8 @@ void gen_sample(Emit *e, const Group *gr)
         const char *logits = arg_of(e, &b.args, a.base, true),
                    *next = arg_of(e, &b.args, gr->anchor, true);
         const char *scratch = arg_work(e, &b.args,
-                                       work_new(e, dim_mul(DIM_SYM(SYM_B), DIM(cuda ? V : 2 * V)),
-                                                4),
-                                       C_F32, "scratch");
+                                       work_new(e, dim_mul(rows, DIM(cuda ? V : 2 * V)), 4), C_F32,
+                                       "scratch");
         const char *slot = arg_work(e, &b.args,
                                     work_keep(e, DIM(slots * RT_SLOT_WORDS(V, cap)), 4, "slots"),
                                     C_I32, "slots");
@@ -40,9 +40,10 @@ void gen_sample(Emit *e, const Group *gr)
                         "*)a.%s, %lld, a.%s, tile, smem);",
                         (long long)V, (long long)cap, logits, (long long)V, scratch, slot, drawn,
                         (long long)slots, next);
-                build_end(&b, grid_dim(e, DIM_SYM(SYM_B)));
+                build_end(&b, grid_dim(e, rows));
         } else {
-                build_line(&b, "for (long tile = 0; tile < B; tile++)");
+                build_line(&b, "for (long tile = 0; tile < %s; tile++)",
+                           e->ragged ? dim_c(e, rows) : "B");
                 build_line(&b,
                            "        sample_task((Rt *)rt, a.%s, %lld, %lld, a.%s, a.%s, (RtDrawn "
                            "*)a.%s, %lld, %lld, a.%s, tile);",

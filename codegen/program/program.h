@@ -209,7 +209,6 @@ typedef struct Module {
         struct Choices *choices; /* or NULL */
         bool tf32;               /* products of float32 have tf32's factors */
         bool fast;               /* bits of a sequence may depend on how many there are, */
-        bool fast_differs;       /* and of some kernel they do */
         bool act_int8;           /* C: values that meet blocks are rounded to 8 bits */
         uint64_t stored;         /* bit s: a kernel reads blocks of Storage s */
         Text *launches;          /* of the plan's section, or NULL (launches_text.c) */

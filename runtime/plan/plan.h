@@ -118,10 +118,11 @@
  * is absent from meaning: the entry point loops over its own tiles.
  *
  * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than
- * that takes, may be absent), decode (T=1), decode4...
- * (other batch sizes), score (logits of every token), step (forward, backward:
- * gradients into g), update (clip, AdamW), eval (loss only), add_grads.  Of an encoder: embed, B =
- * 1, whose T tokens are texts one after the other, each a document.
+ * that takes, may be absent), decode (T=1), decode4... (other batch sizes), mixed (prefill and
+ * decode in one call, may be absent; `sampled` (B) names the tokens that logits and next are
+ * of), score (logits of every token), step (forward, backward: gradients into g), update (clip,
+ * AdamW), eval (loss only), add_grads. Of an encoder: embed, B = 1, whose T tokens are texts one
+ * after the other, each a document.
  * With an arena ema (float32, of the trainable parameters) update also makes their average
  * (rt->ema_weight), and ema_swap exchanges the two.
  * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32

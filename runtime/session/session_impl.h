@@ -122,7 +122,9 @@ int session_ring(Session *s, int rows, int tokens, Err *e);
 void session_rows(Session *s, int B);
 /* T tokens, dealt out evenly to sequences at rt.pos. */
 int session_even_call(Session *s, int B, int T, Err *e);
-/* Tokens [pos, pos + n) of the sequence in a slot, whose table has pages for them. */
+/* Tokens [pos, pos + n) of the sequence in a slot, whose table has pages for them.  The first parts
+ * of a call of `mixed` have no ids: their one token is in the program's ids, and the next one is
+ * sampled. */
 typedef struct SeqPart {
         int slot, pos, n;
         const int *ids;

@@ -12,7 +12,8 @@
 
 bool is_ragged(const Session *s, const Prog *g)
 {
-        return s->m.pages && (!strncmp(g->name, "prefill", 7) || !strcmp(g->name, "score"));
+        return s->m.pages && (!strncmp(g->name, "prefill", 7) || !strcmp(g->name, "score") ||
+                              !strcmp(g->name, "mixed"));
 }
 
 /* Page 0 included. */
@@ -240,25 +241,47 @@ static int ragged_adapters(Session *s, const Prog *g, const SeqPart *part, int B
         return code;
 }
 
+/* The call's ids behind those that the device has, and which tokens are sampled. */
+static int write_ragged(Session *s, const Prog *g, int sampled, int T, Err *e)
+{
+        const size_t each = sizeof(int);
+        int rows[TGC_MAX_BATCH] = { 0 }, code = TGC_OK;
+        const Io *x;
+        void *ids;
+        size_t bytes;
+        s->rt.sampled = sampled;
+        for (int b = 0; b < sampled; b++)
+                rows[b] = b;
+        if (prog_io(g, "sampled") &&
+            (code = session_write(s, g->name, "sampled", rows, (size_t)g->B * each, e)))
+                return code;
+        if ((code = find_io(s, g->name, "ids", &x, &ids, &bytes, e)))
+                return code;
+        return dev_upload(s->d, (char *)ids + (size_t)sampled * each, s->call_ids + sampled,
+                          (size_t)(T - sampled) * each, e);
+}
+
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e)
 {
-        int T = 0, code;
+        int T = 0, sampled = 0, code;
         for (int b = 0; b < B; b++) {
                 s->rt.start[b] = T;
                 s->rt.pos[b] = part[b].pos;
                 s->rt.slot[b] = part[b].slot;
+                sampled += !part[b].ids;
                 if (part[b].n < 1 || part[b].n > g->T - T || part[b].pos < 0 ||
                     part[b].pos > s->m.ctx - part[b].n)
                         return err_set(e, TGC_USAGE,
                                        "program %s: %d tokens of sequence %d from position %d; a "
                                        "call takes %d, the context %d",
                                        g->name, part[b].n, b, part[b].pos, g->T, s->m.ctx);
-                memcpy(s->call_ids + T, part[b].ids, (size_t)part[b].n * sizeof *s->call_ids);
+                if (part[b].ids)
+                        memcpy(s->call_ids + T, part[b].ids,
+                               (size_t)part[b].n * sizeof *s->call_ids);
                 T += part[b].n;
         }
         s->rt.start[B] = T;
-        if ((code = upload_tokens(s, B, e)) ||
-            (code = session_write(s, g->name, "ids", s->call_ids, (size_t)T * sizeof(int), e)) ||
+        if ((code = upload_tokens(s, B, e)) || (code = write_ragged(s, g, sampled, T, e)) ||
             (code = ragged_adapters(s, g, part, B, e)))
                 return code;
         s->laid = true;

@@ -132,9 +132,9 @@ static int record(Session *s, const Prog *g, ProgState *ps, int B, int T, Err *e
 /* Programs that write the cache begin at the host's positions. */
 static bool past_context(const Session *s, const char *name, bool ragged, int B, int T)
 {
-        static const char *const cached[] = { "prefill", "decode", "score" };
+        static const char *const cached[] = { "prefill", "decode", "score", "mixed" };
         bool is = false, past = false;
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 4; i++)
                 is |= !strncmp(name, cached[i], strlen(cached[i]));
         for (int b = 0; b < B && is; b++) {
                 const int n = ragged ? s->rt.start[b + 1] - s->rt.start[b] : T;
@@ -155,6 +155,8 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
                                g->B, g->T, B, T);
         const bool ragged = is_ragged(s, g), laid = s->laid;
         s->laid = false;
+        if (!laid && prog_io(g, "sampled"))
+                return err_set(e, TGC_USAGE, "program %.60s is for the calls of a batch", name);
         if (ragged && !laid && (code = session_even_call(s, B, T, e)))
                 return code;
         if (past_context(s, name, ragged, B, T))
@@ -164,9 +166,12 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
                         "%d",
                         name, T, s->rt.pos[0], s->m.ctx);
         int update = is_update(g);
-        if ((s->rt.B != B || s->rt.T != T) && !update) { /* which has no use for them */
+        const int sampled = laid ? s->rt.sampled : B;
+        if ((s->rt.B != B || s->rt.T != T || s->rt.sampled != sampled) &&
+            !update) { /* which has no use for them */
                 s->rt.B = B;
                 s->rt.T = T;
+                s->rt.sampled = sampled;
                 s->rt_changed[0] = true;
         }
         if (!s->prog[g - s->p.prog].ready) {

@@ -101,11 +101,11 @@ TGC_INLINE void sample_begin(SampleLeft *c, const RtSample *s, const float *x, c
 TGC_INLINE void sample_task(Rt *rt, const float *logits, int V, long ld, float *scratch, int *slots,
                             RtDrawn *drawn, int n_slots, int cap, int *next, long tile)
 {
-        if (tile >= rt->B)
+        if (tile >= rt->sampled)
                 return;
         const float *x = logits + tile * ld;
         int row = rt->slot[tile], turn = rt->n_out[tile]++, token, finite;
-        const int S = rt->pos[tile] += rt->T;
+        const int S = ++rt->pos[tile];
         for (int i = 0; i < TGC_POOLS; i++)
                 if (rt->pages[i] && row >= 0 && S / TGC_PAGE < rt->slot_pages)
                         rt->place[i][tile] =

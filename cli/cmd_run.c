@@ -427,7 +427,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         r->of = p->n * parallel;
         if ((code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
                                  opt_set(a, O_DRAFT) ? "prefill prefill_long decode score"
-                                                     : "prefill prefill_long decode",
+                                                     : "prefill prefill_long decode mixed",
                                  rows_of(&l->plan, r->of), e)))
                 return code;
         say_random(a, l);

@@ -133,6 +133,9 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                     (unsigned long long)st.prefilled, (unsigned long long)st.from_prefix,
                     st.most_used, st.pages, TGC_PAGE, mib(st.most_used, st.narrow_most_used, &st),
                     mib(st.pages, st.narrow_pages, &st), st.most_used + st.most_shared);
+                if (st.mixed)
+                        say(&talk, "%llu of %llu steps decoded and read prompts by one call\n",
+                            (unsigned long long)st.mixed, (unsigned long long)st.steps);
                 if (st.narrow_pages)
                         say(&talk, "of layers with narrower windows: %d of %d pages at most\n",
                             st.narrow_most_used, st.narrow_pages);

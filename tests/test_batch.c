@@ -23,6 +23,7 @@ typedef struct Bench {
 
 static Err e;
 static int chunk_size, set_aside; /* of what is opened; times in the last company */
+static int mixed_calls;           /* of the last company */
 static bool fast;                 /* what is opened is compiled with --fast */
 static const char *cache;         /* --cache-type of what is opened */
 #define NOTE(...) (getenv("NOTES") ? printf("  " __VA_ARGS__), printf("\n") : 0)
@@ -178,10 +179,13 @@ static void check_company(Bench *x, int n, int longest, int most, const BatchOpt
         CHECK_MSG(st.pages_free == st.pages && st.narrow_free == st.narrow_pages,
                   "%s: %d of %d pages are free, %d of %d", what, st.pages_free, st.pages,
                   st.narrow_free, st.narrow_pages);
-        NOTE("%s: %d calls, %d prefilled, %d from prefixes, %d and %d pages at most, %d set aside",
-             what, (int)st.steps, (int)st.prefilled, (int)st.from_prefix, st.most_used,
-             st.narrow_most_used, st.set_aside);
+        NOTE("%s: %d calls, %d mixed, %d prefilled, %d from prefixes, %d and %d pages at most, "
+             "%d set aside",
+             what, (int)st.steps, (int)st.mixed, (int)st.prefilled, (int)st.from_prefix,
+             st.most_used, st.narrow_most_used, st.set_aside);
         set_aside = st.set_aside;
+        mixed_calls = (int)st.mixed;
+        CHECK_MSG(fast || !st.mixed, "%s: %d mixed calls without --fast", what, mixed_calls);
         batch_close(b);
         for (int i = 0; i < n; i++) {
                 const BatchOptions plain = { .no_prefix = true };
@@ -417,6 +421,77 @@ TEST (fast_company_in_the_emulator) {
         fast = false;
 }
 
+/* Rows decode and prompts are read by one call; alone there is never both.  Some arrive while
+ * others decode, and prompts come in chunks. */
+TEST (mixed_calls_on_the_cpu) {
+        Bench x;
+        fast = true;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_company(&x, 12, 150, 60, NULL, false, "gpt, mixed");
+        CHECK(mixed_calls > 2);
+        check_company(&x, 12, 150, 40, &(BatchOptions) { .chunk = 7 }, true, "gpt, mixed, chunks");
+        CHECK(mixed_calls > 20);
+        check_company(&x, 6, 150, 40, &(BatchOptions) { .prompts_first = true }, true, "first");
+        CHECK(mixed_calls == 0);
+        close_model(&x);
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
+        set_aside = 0;
+        check_company(&x, 14, 120, 120, NULL, true, "mixed, six pages");
+        CHECK(set_aside > 0 && mixed_calls > 2);
+        close_model(&x);
+        chunk_size = 8; /* of which up to four may be rows: with more there are two calls */
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_company(&x, 12, 60, 30, NULL, true, "mixed, eight tokens");
+        CHECK(mixed_calls > 10);
+        close_model(&x);
+        chunk_size = 1; /* a token of a prompt beside a row is no room for both */
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_company(&x, 4, 20, 10, NULL, true, "mixed, one token");
+        CHECK(mixed_calls == 0);
+        close_model(&x);
+        chunk_size = 0;
+        fast = false;
+}
+
+/* Pages of the second pool go once their call is queued. */
+TEST (mixed_calls_with_two_pools_and_8_bits) {
+        Bench x;
+        fast = true;
+        chunk_size = 256;
+        open_model(&x, "llama", mixed, 10, "f32", 4, 0, "cpu");
+        CHECK(session_manifest(x.s)->narrow_pages);
+        check_company(&x, 8, 1200, 300, NULL, false, "mixed, windows");
+        CHECK(mixed_calls > 4);
+        close_model(&x);
+        chunk_size = 0;
+        cache = "fp8";
+        open_model(&x, "llama", llama, 9, "f32", 6, 0, "cpu");
+        check_company(&x, 9, 200, 60, &(BatchOptions) { .chunk = 13 }, false, "mixed, fp8");
+        CHECK(mixed_calls > 4);
+        close_model(&x);
+        cache = NULL;
+        fast = false;
+}
+
+TEST (mixed_calls_in_the_emulator) {
+        static const char *const heads64[] = { "n_layer=2",   "n_embd=32",   "n_head=2",
+                                               "n_kv_head=1", "head_dim=64", "n_ff=44",
+                                               "vocab=65",    "ctx=300" };
+        fast = true;
+        for (int hopper = 0; hopper < 2; hopper++) {
+                Bench x;
+                if (hopper)
+                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
+                open_model(&x, "llama", heads64, 8, "bf16", 4, 0, "emulate");
+                check_company(&x, 6, 60, 8, &(BatchOptions) { .chunk = 24 }, false,
+                              hopper ? "mixed, sm_90a" : "mixed");
+                CHECK(mixed_calls > 1);
+                close_model(&x);
+        }
+        unsetenv("TGC_EMULATE_ARCH");
+        fast = false;
+}
+
 /* 64 of 1 to 2,000 tokens, with TGC_TEST_DEVICE=cuda. */
 static void check_on_the_gpu(const char *dtype, const char *cache_type, bool windows,
                              const char *what)
@@ -454,6 +529,15 @@ TEST (pools_on_the_gpu) {
         if (!on_the_gpu())
                 SKIP("TGC_TEST_DEVICE=cuda runs it");
         check_on_the_gpu("bf16", NULL, true, "64, bf16, windows");
+}
+
+TEST (mixed_calls_on_the_gpu) {
+        if (!on_the_gpu())
+                SKIP("TGC_TEST_DEVICE=cuda runs it");
+        fast = true;
+        check_on_the_gpu("f32", NULL, false, "mixed, f32");
+        CHECK(mixed_calls > 4);
+        fast = false;
 }
 
 TEST (fp8_on_the_gpu) {
@@ -535,6 +619,11 @@ TEST (masks_are_of_a_sequence) {
         open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
         check_masks(&x, 12, 100, 40, NULL, "masks");
         close_model(&x);
+        fast = true; /* where a row has a mask, two calls */
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_masks(&x, 12, 100, 40, NULL, "masks, fast");
+        close_model(&x);
+        fast = false;
         open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
         check_masks(&x, 10, 120, 100, NULL, "masks, six pages");
         close_model(&x);
@@ -550,12 +639,13 @@ static const uint32_t *no_mask(void *user, int sequence, int token)
 }
 
 /* Forks say what a sequence with the same text and the same random numbers says. */
-TEST (forks) {
+static void check_forks(void)
+{
         Bench x;
         Batch *b;
         static Text t[4], alone;
         static BatchToken out[TGC_MAX_BATCH];
-        int id[4], got;
+        int id[4], other, got;
         open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
         make_texts(t, 1, 150, 30);
         t[0].predict = 30;
@@ -577,12 +667,22 @@ TEST (forks) {
         }
         CHECK_MSG(shared - batch_stats(b).pages_free == 3, "a page each: %d to %d", shared,
                   batch_stats(b).pages_free);
+        /* and a prompt is read meanwhile */
+        MUST(batch_add(b, alone.ids, alone.prompt, &h, &other, &e));
         run_all(b, t, id, 4);
+        CHECK(!fast == !batch_stats(b).mixed);
         for (int i = 1; i < 4; i++)
                 for (int k = 0; k < t[0].n; k++)
                         CHECK_MSG(t[i].ids[k] == t[0].ids[k], "fork %d, token %d", i, k);
         batch_close(b);
         close_model(&x);
+}
+
+TEST (forks) {
+        check_forks();
+        fast = true;
+        check_forks();
+        fast = false;
 }
 
 TEST (wrong_calls) {

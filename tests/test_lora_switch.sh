@@ -32,6 +32,12 @@ each_its_own() {
         "$TGC" compile base "${adapters[@]}" --lora-switch --mode infer -b 3 -q -o s.plan
         "$TGC" run s.plan --prompts lines --temp 0 -n 12 --device cpu --print-ids -q > got || return
         diff want got | sed 's/^/from a plan, three at once: /'
+        "$TGC" compile base "${adapters[@]}" --lora-switch --mode infer -b 3 --fast --target cpu \
+                -q -o f.plan
+        "$TGC" run f.plan --prompts lines --temp 0 -n 12 --device cpu --print-ids > got 2> err ||
+                return
+        diff want got | sed 's/^/prompts beside tokens: /'
+        grep -q 'decoded and read prompts by one call' err || grep steps err
 }
 say each_says_what_it_says_alone "$(each_its_own 2>&1)"
 

@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const Prog *mixed_program(const Session *s)
+{
+        const Prog *g = program_find(&s->p, "mixed");
+        return g && s->prog[g - s->p.prog].lacks < 0 && prog_io(g, "ids") && prog_io(g, "next") &&
+                               prog_io(g, "sampled")
+                       ? g
+                       : NULL;
+}
+
 int batch_open(Batch **out, Session *s, const BatchOptions *o, Err *e)
 {
         static const BatchOptions none;
@@ -23,6 +32,7 @@ int batch_open(Batch **out, Session *s, const BatchOptions *o, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a batch");
         b->s = s;
         b->o = o ? *o : none;
+        b->mixed = mixed_program(s);
         b->rows = b->o.rows > 0 && b->o.rows < s->m.batch ? b->o.rows : s->m.batch;
         b->ahead = dev_host_memory(s->d) ? 0 : BATCH_MOST_AHEAD;
         b->next_id = 1;

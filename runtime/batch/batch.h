@@ -65,7 +65,8 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e);
 
 typedef struct BatchStats {
         uint64_t steps, decoded, prefilled, from_prefix; /* tokens, but steps */
-        int pages, pages_free, most_used, set_aside;     /* set_aside: times */
+        uint64_t mixed; /* steps that decoded and read prompts by one call */
+        int pages, pages_free, most_used, set_aside; /* set_aside: times */
         int most_shared;   /* pages that there would have been more, were none shared */
         size_t page_bytes; /* of all layers together, or of those that look back farthest */
         /* the others' pool, where there is one (rt.h) */

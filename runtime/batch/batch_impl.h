@@ -50,6 +50,7 @@ struct Batch {
         Seq *row[TGC_MAX_BATCH];
         int n_row;
         const Prog *live;
+        const Prog *mixed; /* decodes rows and digests prompts; NULL: the plan has none */
         int *next;
         bool rt_stale; /* rows, slots or pages are others than the device's Rt says */
         Call call[BATCH_CALLS];

@@ -1,7 +1,8 @@
 /* batch_step.c: the steps that serve a batch's sequences.
  *
- * A step does this: schedule; swap sequences out and in; one prefill call; one decode call; read
- * the results of the oldest decode call that is due.  The device executes everything in one order.
+ * A step does this: schedule; swap sequences out and in; one prefill call; one decode call, or one
+ * call for both where the plan has a program for it; read the results of the oldest decode call
+ * that is due.  The device executes everything in one order.
  * So a page or a slot may be given to another sequence as soon as the last call that uses it is
  * queued. */
 #include "batch_impl.h"
@@ -40,11 +41,22 @@ static bool waits_for_results(const Batch *b, const Seq *q)
                q->pos >= b->s->m.ctx;
 }
 
+/* Most tokens of prompts in a step.  Those that decode have room in the same call, if need be half
+ * of it. */
+static int most_tokens(const Batch *b)
+{
+        int most = prefill_for(b, INT32_MAX)->T, decode = 0;
+        for (int i = 0; i < b->n_seq; i++)
+                decode += decode < b->rows && state_of(b->seq[i]) == SCHED_DECODES;
+        if (b->mixed && decode <= b->mixed->T / 2 && b->mixed->T - decode < most)
+                most = b->mixed->T - decode;
+        return b->o.chunk && b->o.chunk < most ? b->o.chunk : most;
+}
+
 static int ask_schedule(Batch *b)
 {
-        const Prog *g = prefill_for(b, INT32_MAX);
         SchedBudget budget = { .rows = b->rows,
-                               .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
+                               .tokens = most_tokens(b),
                                .each = TGC_PAGE,
                                .ahead = b->ahead,
                                .prompts_first = b->o.prompts_first };
@@ -104,10 +116,17 @@ static int need_slot(Batch *b, Seq *q, Err *e)
         return sample_slot(b->s, &b->memory, &q->how.sampling, &state, q->slot, e);
 }
 
-static int prefill(Batch *b, int n, Err *e)
-{
+/* Chunks of prompts that a call digests. */
+typedef struct Chunks {
         SeqPart part[TGC_MAX_BATCH];
-        int parts = 0, tokens = 0, code = TGC_OK;
+        Seq *of[TGC_MAX_BATCH];
+        int n, tokens;
+} Chunks;
+
+static int choose_chunks(Batch *b, int n, Chunks *c, Err *e)
+{
+        int code = TGC_OK;
+        c->n = c->tokens = 0;
         for (int i = 0; i < n && !code; i++) {
                 Seq *q = b->who[i];
                 if (b->out[i].act != SCHED_PREFILL)
@@ -122,20 +141,34 @@ static int prefill(Batch *b, int n, Err *e)
                 if (!seq_grow(b, q, q->pos + take))
                         continue;
                 if (!(code = seq_upload(b, q, e)) && take > 0) {
-                        part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos,
+                        c->part[c->n] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos,
                                                     q->how.adapter };
-                        tokens += take;
+                        c->of[c->n++] = q;
+                        c->tokens += take;
                         q->pos += take;
                         seq_name_pages(b, q);
-                        seq_trim(b, q);
                 }
         }
-        if (code || !parts || (code = batch_settle(b, e)))
-                return code;
-        b->s->rt.share = 1;
+        return code;
+}
+
+/* A call with these chunks is queued.  Until then its queries may look at pages that go now. */
+static void chunks_queued(Batch *b, const Chunks *c)
+{
         b->rt_stale = true; /* its rows were this call's */
-        b->stats.prefilled += (uint64_t)tokens;
-        return session_ragged(b->s, prefill_for(b, tokens), part, parts, e);
+        b->stats.prefilled += (uint64_t)c->tokens;
+        for (int i = 0; i < c->n; i++)
+                seq_trim(b, c->of[i]);
+}
+
+static int prefill(Batch *b, const Chunks *c, Err *e)
+{
+        int code = batch_settle(b, e);
+        b->s->rt.share = 1;
+        if (code || (code = session_ragged(b->s, prefill_for(b, c->tokens), c->part, c->n, e)))
+                return code;
+        chunks_queued(b, c);
+        return TGC_OK;
 }
 
 /* The rows of this call; who was a row and is not served leaves. */
@@ -189,16 +222,45 @@ static int run_masked(Batch *b, const Prog *g, Err *e)
         return code ? code : session_run_part(b->s, g->name, b->n_row, 1, RUN_LAST, e);
 }
 
+/* The next tokens of all rows are to be in the ids of g. */
+static int take_ids(Batch *b, const Prog *g, size_t n, Err *e)
+{
+        int code = batch_settle(b, e);
+        return code ? code
+                    : dev_copy(b->s->d, ref_mem(b->s, prog_io(g, "ids")->at), b->next,
+                               n * sizeof(int), e);
+}
+
+/* A call of g that decodes the rows is queued: its results are to be read. */
+static int decode_queued(Batch *b, const Prog *g, Err *e)
+{
+        b->live = g;
+        Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];
+        c->n = b->n_row;
+        for (int r = 0; r < b->n_row; r++) {
+                Seq *q = b->row[r];
+                c->id[r] = q->id;
+                q->pos++;
+                q->under_way++;
+                b->s->rt.pos[r] = q->pos;
+                seq_trim(b, q);
+        }
+        b->n_drawn = (b->n_drawn + 1) % RT_DRAWN;
+        b->n_call++;
+        b->stats.decoded += (uint64_t)b->n_row;
+        return dev_fetch(b->s->d, (int)(c - b->call),
+                         b->memory.drawn + (size_t)((b->n_drawn + RT_DRAWN - 1) % RT_DRAWN) *
+                                                   (size_t)b->memory.n,
+                         (size_t)c->n * sizeof(RtDrawn), false, e);
+}
+
 static int decode(Batch *b, Err *e)
 {
         Session *s = b->s;
         const Prog *g = program_decode(&s->p, b->n_row);
-        const size_t bytes = (size_t)g->B *
-                             sizeof(int); /* rows of no sequence have some token, too */
         int code = TGC_OK;
-        if (b->live != g) {
-                if ((code = batch_settle(b, e)) ||
-                    (code = dev_copy(s->d, ref_mem(s, prog_io(g, "ids")->at), b->next, bytes, e)))
+        if (b->live != g) { /* rows of no sequence have some token, too */
+                if ((code = take_ids(b, g, (size_t)g->B, e)))
                         return code;
                 b->rt_stale = true;
         }
@@ -217,24 +279,33 @@ static int decode(Batch *b, Err *e)
         if ((code = session_write_adapters(s, g, which, b->n_row, e)) ||
             (code = any_mask(b) ? run_masked(b, g, e) : session_run(s, g->name, b->n_row, 1, e)))
                 return code;
-        b->live = g;
-        Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];
-        c->n = b->n_row;
-        for (int r = 0; r < b->n_row; r++) {
-                Seq *q = b->row[r];
-                c->id[r] = q->id;
-                q->pos++;
-                q->under_way++;
-                s->rt.pos[r] = q->pos;
-                seq_trim(b, q);
+        return decode_queued(b, g, e);
+}
+
+/* Is there a program for both in one call, with room for these?  Masks are made within a call. */
+static bool is_mixed(const Batch *b, const Chunks *c)
+{
+        return b->mixed && b->n_row && c->n && b->n_row + c->tokens <= b->mixed->T && !any_mask(b);
+}
+
+/* The rows come first, so that row r is sequence and token r of the call. */
+static int decode_and_prefill(Batch *b, const Chunks *c, Err *e)
+{
+        SeqPart part[TGC_MAX_BATCH];
+        const int rows = b->n_row;
+        int code = take_ids(b, b->mixed, (size_t)rows, e);
+        for (int r = 0; r < rows; r++) {
+                const Seq *q = b->row[r];
+                part[r] = (SeqPart) { q->slot, q->pos, 1, NULL, q->how.adapter };
+                b->s->rt.n_out[r] = b->n_drawn;
         }
-        b->n_drawn = (b->n_drawn + 1) % RT_DRAWN;
-        b->n_call++;
-        b->stats.decoded += (uint64_t)b->n_row;
-        return dev_fetch(s->d, (int)(c - b->call),
-                         b->memory.drawn + (size_t)((b->n_drawn + RT_DRAWN - 1) % RT_DRAWN) *
-                                                   (size_t)b->memory.n,
-                         (size_t)c->n * sizeof(RtDrawn), false, e);
+        memcpy(part + rows, c->part, (size_t)c->n * sizeof *part);
+        b->s->rt.share = 1;
+        if (code || (code = session_ragged(b->s, b->mixed, part, rows + c->n, e)))
+                return code;
+        b->stats.mixed++;
+        chunks_queued(b, c);
+        return decode_queued(b, b->mixed, e);
 }
 
 static int hand_out(Batch *b, BatchToken *out, int *n)
@@ -275,6 +346,7 @@ static bool acts(const Batch *b, int n)
 
 int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
 {
+        Chunks chunks;
         int code = TGC_OK;
         *n = 0;
         if (b->n_ready || !b->n_seq)
@@ -284,15 +356,18 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
                 code = batch_drain(b, e);
                 return code ? code : hand_out(b, out, n);
         }
-        if ((code = leave_and_return(b, m, e)) || (code = prefill(b, m, e)) ||
+        if ((code = leave_and_return(b, m, e)) || (code = choose_chunks(b, m, &chunks, e)) ||
             (code = choose_rows(b, m, e)))
+                return code;
+        const bool mixed = is_mixed(b, &chunks);
+        if (chunks.n && !mixed && (code = prefill(b, &chunks, e)))
                 return code;
         count_shared(b);
         const bool decodes = b->n_row > 0;
         if (!decodes && !b->n_call && b->n_seq && !acts(b, m))
                 return err_set(e, TGC_FAIL, "internal error: %d sequences, and nothing to do",
                                b->n_seq);
-        if (decodes && (code = decode(b, e)))
+        if (decodes && (code = mixed ? decode_and_prefill(b, &chunks, e) : decode(b, e)))
                 return code;
         b->stats.steps++;
         if (any_mask(b))

@@ -148,7 +148,8 @@ int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *us
 /* ---- several sequences at once; the plan was compiled with --batch-size 2 or more ---- */
 
 /* Sequences of any length come and go; each step serves all of them, and each says what it would
- * say alone (docs/library.md: but for last bits, in three cases).  Between tgc_batch_open and tgc_batch_close the Tgc serves nothing else. */
+ * say alone (docs/library.md: but for last bits, in three cases).  Between tgc_batch_open and
+ * tgc_batch_close the Tgc serves nothing else. */
 typedef struct TgcBatch TgcBatch;
 
 typedef struct TgcSequence {

@@ -222,6 +222,44 @@ TEST (windows_give_pages_back) {
         close_model(&x);
 }
 
+/* A page that no query looks at after a call is not another prompt's in this call: both would
+ * write there. */
+TEST (windows_hold_pages_for_their_call) {
+        Bench x;
+        static const char *const one_window[] = { "n_layer=12",  "n_embd=16",  "n_head=2",
+                                                  "n_kv_head=1", "head_dim=8", "n_ff=44",
+                                                  "vocab=65",    "ctx=600",    "window=40" };
+        const BatchOptions plain = { .no_prefix = true };
+        static Text t[2], alone[2];
+        int id[2];
+        Batch *b;
+        exact = true;
+        open_model(&x, "llama", one_window, 9, "f32", 4, 0, "cpu");
+        for (int i = 0; i < 2; i++) {
+                t[i] = (Text) { .n = i ? 90 : 420, .prompt = i ? 90 : 420, .predict = 12 };
+                for (int k = 0; k < t[i].n; k++)
+                        t[i].ids[k] = below(65);
+        }
+        memcpy(alone, t, sizeof alone);
+        MUST(batch_open(&b, x.s, &plain, &e));
+        for (int i = 0; i < 2; i++) {
+                const BatchHow h = how_of(&t[i], i, false);
+                MUST(batch_add(b, t[i].ids, t[i].n, &h, &id[i], &e));
+        }
+        run_all(b, t, id, 2);
+        batch_close(b);
+        for (int i = 0; i < 2; i++) {
+                const BatchHow h = how_of(&t[i], i, false);
+                MUST(batch_open(&b, x.s, &plain, &e));
+                MUST(batch_add(b, alone[i].ids, alone[i].n, &h, &id[i], &e));
+                run_all(b, &alone[i], &id[i], 1);
+                batch_close(b);
+                CHECK(same(&t[i], &alone[i], i, "in one call"));
+        }
+        exact = false;
+        close_model(&x);
+}
+
 static int keep_token(void *user, int step, const int *token, int B)
 {
         Text *t = user;

@@ -301,13 +301,13 @@ typedef struct AttentionWork {
 } AttentionWork;
 
 /* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
- * done: C text.  many: a block for the rows of each kv head of each sequence fills the device;
- * blocks: that grid. */
+ * done: C text; counts: sequences, and tokens of each.  many: a block for the rows of each kv head
+ * of each sequence fills the device; blocks: that grid. */
 typedef struct DecodeWork {
         Ref r;
         int rows, splits;
         Grid grid;
-        const char *parts, *done;
+        const char *parts, *done, *counts;
         bool many;
         Grid blocks;
 } DecodeWork;

@@ -236,9 +236,9 @@ bool sm90_attention_decode(Build *b, const void *problem)
                 mk = boxes_map(b, n->in[1], STREAM_KEYS, "map_k");
                 mv = boxes_map(b, n->in[2], STREAM_KEYS, "map_v");
         }
-        build_line(b, "attention_decode_%s%s(%sin, %s, %s, B, T, rt, tile, smem, epilogue);", name,
+        build_line(b, "attention_decode_%s%s(%sin, %s, %s, %s, rt, tile, smem, epilogue);", name,
                    shape, streams ? arena_fmt(e->tmp, "%s, %s, ", mk, mv) : "", work->parts,
-                   work->done);
+                   work->done, work->counts);
         return true;
 }
 

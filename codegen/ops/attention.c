@@ -45,6 +45,70 @@ static void short_forward(Att *t, Ref lse)
         build_end(&b, att_short_grid(t));
 }
 
+/* A few queries, T, of each of B sequences over a cache. */
+static void over_cache(Att *t, int64_t B, int64_t T)
+{
+        Emit *e = t->e;
+        const Group *gr = t->gr;
+        const char *type = c_type(t->dt);
+        Build b = build_start(e, gr, "attention_decode", "attention_decode");
+        att_describe(t, &b, "NULL");
+        const int64_t per = T * (t->H / t->K), S = e->g->sizes.v[SYM_S];
+        const Grid of_batch = t->mixed ? grid_blocks(B)
+                                       : grid_dim(e, NODE(e->g, t->n->in[0])->type.dim[0]);
+        int r = 1;
+        while (r < per && r < 8)
+                r *= 2;
+        bool mma = r > 1 && dt_size[t->dt] == 2 && (t->D == 64 || t->D == 128) && t->vec >= 8;
+        /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second
+         * wave pays for long caches alone (docs/notebook/decode.md). */
+        enum { ONCE_S = 8192 };
+        bool once = mma && t->D == 128 && S <= ONCE_S;
+        int64_t groups = t->K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
+                                                            : mma ? ANY_SMS
+                                                                  : 2 * ANY_SMS;
+        enum { MANY_BLOCKS = 96 };
+        const int splits = t->paged ? paged_splits(e, S, B * groups, most)
+                                    : splits_for(S, B * groups, most);
+        int record = (int)(t->D + 1) / 2 * 2 + 2;
+        b.any.waits = true;
+        /* more threads reach further into the cache in one step, and parts to merge come
+         * later; several rows keep a warp without tensor cores busy with arithmetic, and
+         * more blocks serve better (docs/notebook/decode.md). */
+        b.any.threads = r == 1 || mma ? 256 : 128;
+        b.any.smem = b.any.threads / 32 * r * record * 4;
+        b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
+        text_add(build_decl(&b),
+                 "typedef AttDecode<%d, %d, %d> \1_tile;\n"
+                 "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as "
+                 "attention.c has it\");\n"
+                 "\n",
+                 r, splits, b.any.threads, type, mma ? "true" : "false");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
+        build_line(&b, "\1_epilogue epilogue = { a };");
+        const char *parts = "(float *)0", *done = "(int *)0";
+        if (splits > 1) {
+                int work = work_new(e, DIM(B * T * t->H * splits * record), 4);
+                int count = work_keep(e, DIM(B * groups), 4, "attention_done");
+                parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, C_F32, "parts"));
+                done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, C_I32, "done"));
+        }
+        const Grid grid = grid_times(of_batch, grid_blocks(groups * splits));
+        if (e->done_sm90[gr->anchor])
+                form_leave_out(&b, ARCH_SM90A);
+        if (r == 1 || mma)
+                forms_add(&b, FAMILY_attention_decode,
+                          &(DecodeWork) { gr->anchor, r, splits, grid, parts, done,
+                                          t->mixed ? "rt->sampled, 1" : "B, T",
+                                          t->paged && mma && B * groups >= MANY_BLOCKS,
+                                          grid_times(of_batch, grid_blocks(groups)) });
+        build_line(&b,
+                   "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, %s, rt, tile, "
+                   "smem, epilogue);",
+                   type, parts, done, t->mixed ? "rt->sampled, 1" : "B, T");
+        build_end(&b, grid);
+}
+
 static void forward(Emit *e, const Group *gr)
 {
         Att t = att_of(e, gr);
@@ -57,8 +121,16 @@ static void forward(Emit *e, const Group *gr)
                 short_forward(&t, lse);
                 return;
         }
-        Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention",
-                              few ? "attention_decode" : "attention");
+        if (few && is_cuda(e)) {
+                over_cache(&t, dim_most(e, q->dim[0]), dim_most(e, q->dim[1]));
+                return;
+        }
+        if (t.mixed) {
+                Att rows = t;
+                rows.ragged = false;
+                over_cache(&rows, e->slots, 1);
+        }
+        Build b = build_start(e, gr, "attention", few ? "attention_decode" : "attention");
         att_describe(&t, &b,
                      is_cuda(e) || !lse ? "NULL"
                                         : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
@@ -68,63 +140,6 @@ static void forward(Emit *e, const Group *gr)
                 att_cpu_loop(&b, "attention_tiles", "",
                              "attention_task(&att, rt, tile, &a, \1_epilogue);");
                 build_end(&b, grid_blocks(1));
-                return;
-        }
-        if (few) {
-                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]),
-                        per = T * (t.H / t.K), S = e->g->sizes.v[SYM_S];
-                int r = 1;
-                while (r < per && r < 8)
-                        r *= 2;
-                bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
-                /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second
-                 * wave pays for long caches alone (docs/notebook/decode.md). */
-                enum { ONCE_S = 8192 };
-                bool once = mma && t.D == 128 && S <= ONCE_S;
-                int64_t groups = t.K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
-                                                                   : mma ? ANY_SMS
-                                                                         : 2 * ANY_SMS;
-                enum { MANY_BLOCKS = 96 };
-                const int splits = t.paged ? paged_splits(e, S, B * groups, most)
-                                           : splits_for(S, B * groups, most);
-                int record = (int)(t.D + 1) / 2 * 2 + 2;
-                b.any.waits = true;
-                /* more threads reach further into the cache in one step, and parts to merge come
-                 * later; several rows keep a warp without tensor cores busy with arithmetic, and
-                 * more blocks serve better (docs/notebook/decode.md). */
-                b.any.threads = r == 1 || mma ? 256 : 128;
-                b.any.smem = b.any.threads / 32 * r * record * 4;
-                b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                text_add(build_decl(&b),
-                         "typedef AttDecode<%d, %d, %d> \1_tile;\n"
-                         "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as "
-                         "attention.c has it\");\n"
-                         "\n",
-                         r, splits, b.any.threads, type, mma ? "true" : "false");
-                build_functor(&b, &gr->epilogue[0], "epilogue");
-                build_line(&b, "\1_epilogue epilogue = { a };");
-                const char *parts = "(float *)0", *done = "(int *)0";
-                if (splits > 1) {
-                        int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
-                        int count = work_keep(e, DIM(B * groups), 4, "attention_done");
-                        parts = arena_fmt(e->tmp, "a.%s",
-                                          arg_work(e, &b.args, work, C_F32, "parts"));
-                        done = arena_fmt(e->tmp, "a.%s",
-                                         arg_work(e, &b.args, count, C_I32, "done"));
-                }
-                const Grid grid = grid_times(of_batch, grid_blocks(groups * splits));
-                if (e->done_sm90[gr->anchor])
-                        form_leave_out(&b, ARCH_SM90A);
-                if (r == 1 || mma)
-                        forms_add(&b, FAMILY_attention_decode,
-                                  &(DecodeWork) { gr->anchor, r, splits, grid, parts, done,
-                                                  t.paged && mma && B * groups >= MANY_BLOCKS,
-                                                  grid_times(of_batch, grid_blocks(groups)) });
-                build_line(&b,
-                           "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, "
-                           "smem, epilogue);",
-                           type, parts, done);
-                build_end(&b, grid);
                 return;
         }
         int r = att_row_for("FWD", t.cls, (int)t.D);

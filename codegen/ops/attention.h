@@ -32,8 +32,9 @@ typedef struct Att {
         int64_t H, K, D;
         bool cached, grad, mma;
         bool paged, ragged; /* as Emit says, of cached keys and values */
-        int pool;           /* of their pages */
-        bool fp8;           /* they are of 8 bits; dt: what attention computes with */
+        bool mixed; /* AttBase's: ragged, the sequences behind those that decode; else these */
+        int pool;   /* of their pages */
+        bool fp8;   /* they are of 8 bits; dt: what attention computes with */
         int vec;
         DType dt;
         const char *cls; /* of attention_tiles.def, as AttPath says */

@@ -77,6 +77,7 @@ Att att_of(Emit *e, const Group *gr)
         t.cached = op_appends(NODE(e->g, n->in[1])->op);
         t.paged = t.cached && e->paged;
         t.ragged = t.cached && e->ragged;
+        t.mixed = t.ragged && e->mixed && is_cuda(e);
         t.pool = t.paged ? pool_of(e, n->a.att.window) : 0;
         t.grad = n->op == OP_ATTENTION_GRAD;
         Build scratch = build_start(e, gr, "attention", "");
@@ -115,6 +116,8 @@ void att_describe(Att *t, Build *b, const char *lse)
         bool cuda = is_cuda(e);
         Operand q = att_operand(e, b, t->n->in[0]), k = att_operand(e, b, t->n->in[1]),
                 v = att_operand(e, b, t->n->in[2]);
+        if (t->mixed && !t->ragged) /* a token is a sequence */
+                q.b = q.t;
         Ref extra = att_extra(t->n) ? t->n->in[att_extra(t->n)] : 0;
         const char *documents = a->att.documents ? plain_arg(e, b, t->n->in[att_documents(t->n)])
                                                  : NULL;
@@ -156,6 +159,8 @@ void att_describe(Att *t, Build *b, const char *lse)
                         text_add(build_decl(b), "        static constexpr bool FP8 = true;\n");
                 if (t->ragged)
                         text_add(build_decl(b), "        static constexpr bool RAGGED = true;\n");
+                if (t->mixed)
+                        text_add(build_decl(b), "        static constexpr bool MIXED = true;\n");
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
                         text_add(build_decl(b), "        static constexpr bool COUNTED = true;\n");
                 if (a->att.mask)

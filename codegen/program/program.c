@@ -336,6 +336,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         int n;
         e.paged = sh->cache_rows > 0;
         e.ragged = e.paged && g->sizes.v[SYM_T] != 1;
+        e.mixed = e.ragged && graph_find(g, "sampled");
         e.cache_rows = sh->cache_rows;
         e.narrow_rows = e.paged ? sh->narrow_rows : 0;
         e.window = sh->window;

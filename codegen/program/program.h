@@ -236,6 +236,7 @@ typedef struct Emit {
         /* The cache is one of pages; and a call takes several tokens of each of several sequences,
          * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
         bool paged, ragged;
+        bool mixed; /* ragged, and its first sequences decode: one token each (rt->sampled) */
         int64_t cache_rows;  /* tokens that its pages hold, */
         int64_t narrow_rows; /* those of its second pool, or 0: there is none; */
         int64_t window;      /* and how far layers of the first one look back */

@@ -248,7 +248,7 @@ TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, c
         static_assert(Att::H % Att::K == 0, "query heads are a multiple of kv heads");
         int bh, m;
         if constexpr (Att::RAGGED) {
-                const AttSequence q = att_sequence<Tile::BM>(rt, Att::H, tile);
+                const AttSequence q = att_sequence<Tile::BM, Att::MIXED>(rt, Att::H, tile);
                 if (q.b == rt->B)
                         return;
                 att_order<E, Att>(q.tile, Att::H, Att::H / Att::K, (q.T + Tile::BM - 1) / Tile::BM,

@@ -34,6 +34,9 @@ struct AttBase {
         static constexpr bool FP8 = false;
         /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
         static constexpr bool RAGGED = false;
+        /* of such a call, whose first rt->sampled sequences decode, one token each: these alone, as
+         * rows of a decoding call; or, RAGGED, the others */
+        static constexpr bool MIXED = false;
         /* a run may have fewer than T tokens; the memory behind them holds anything */
         static constexpr bool COUNTED = false;
         /* of probabilities; the random number's index is ((b*H+h)*T+t)*S + s */
@@ -147,17 +150,18 @@ TGC_DEV void att_prefetch(Fp8Row row, int d)
 }
 
 /* The sequence of a ragged call that has a tile, and which of its own that is, where the sequences'
- * tiles lie one after the other: `each` for every BM tokens.  b is rt->B where there is none. */
+ * tiles lie one after the other: `each` for every BM tokens.  b is rt->B where there is none.
+ * MIXED: AttBase's. */
 struct AttSequence {
         int b, start, T, tile;
 };
-template <int BM>
+template <int BM, bool MIXED>
 TGC_DEV AttSequence att_sequence(const Rt *rt, int each, int tile)
 {
-        const int B = rt->B;
-        int start = 0;
+        const int B = rt->B, first = MIXED ? rt->sampled : 0;
+        int start = first;
 #pragma unroll 4
-        for (int b = 0; b < B; b++) {
+        for (int b = first; b < B; b++) {
                 const int end = rt->start[b + 1], n = (end - start + BM - 1) / BM * each;
                 if (tile < n)
                         return { b, start, end - start, tile };

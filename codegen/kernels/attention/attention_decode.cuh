@@ -251,6 +251,8 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                                              tile / SPLITS / groups % Att::K,
                                              tile / SPLITS / groups / Att::K };
         const int r0 = rows.r0, hk = rows.hk, b = rows.b;
+        if (Att::MIXED && b >= rt->sampled)
+                return;
         const int parts =
                 att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att> { rt, b }).parts;
         if (split >= parts)

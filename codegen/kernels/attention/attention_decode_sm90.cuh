@@ -119,6 +119,8 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                                              tile / SPLITS / groups / Att::K };
         const int r0 = rows.r0, hk = rows.hk, b = rows.b,
                   n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
+        if (Att::MIXED && b >= rt->sampled) /* the whole cluster leaves */
+                return;
         float *all = (float *)(smem + S::ALL);
         Mbar *const bar = (Mbar *)(smem + S::BAR);
         if (threadIdx.x == 0) {
@@ -316,6 +318,8 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
         const AttQueries<Att, Tile> rows = { n % groups * ROWS, n / groups % Att::K,
                                              n / groups / Att::K };
         const int n_rows = T * GROUP - rows.r0 < ROWS ? T * GROUP - rows.r0 : ROWS;
+        if (Att::MIXED && rows.b >= rt->sampled)
+                return;
         const AttKeys<E, Att> k(in.k, in.sk, rt, rows.b, rows.hk),
                 v(in.v, in.sv, rt, rows.b, rows.hk);
         float *const warps = (float *)(smem + S::WARPS), *const all = (float *)(smem + S::ALL);

@@ -50,7 +50,7 @@ struct AttWork {
                 int t = i * step + (i & 1 ? step - 1 - first : first), T = this->T,
                     heads = B * Att::H;
                 if constexpr (Att::RAGGED) {
-                        const AttSequence q = att_sequence<Tile::BM>(rt, Att::H, t);
+                        const AttSequence q = att_sequence<Tile::BM, Att::MIXED>(rt, Att::H, t);
                         if (q.b == rt->B)
                                 return false;
                         t = q.tile, T = q.T, heads = Att::H;

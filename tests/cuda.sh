@@ -325,6 +325,13 @@ check() {
 
 same() {
         local n b dt plan
+        # sequences in company say what they say alone, mixed calls of --fast too
+        if [ -x "$build/tests/test_batch" ]; then
+                LIMIT=500 try "same sequences in company" TGC_TEST_DEVICE=cuda \
+                        "$build/tests/test_batch"
+        else
+                skip "same sequences in company" "test_batch is not built"
+        fi
         for n in $(bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda list); do
                 try "same $n" bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda "$n"
         done

@@ -328,7 +328,7 @@ same() {
         # sequences in company say what they say alone, mixed calls of --fast too
         if [ -x "$build/tests/test_batch" ]; then
                 LIMIT=500 try "same sequences in company" TGC_TEST_DEVICE=cuda \
-                        "$build/tests/test_batch"
+                        "$build/tests/test_batch" on_the_gpu
         else
                 skip "same sequences in company" "test_batch is not built"
         fi

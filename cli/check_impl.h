@@ -52,5 +52,6 @@ int check_ids(const Check *c, int n, uint64_t seed, int **ids, Err *e);
 int check_step(Check *c, uint64_t seed, Err *e);  /* check_train.c */
 int check_infer(Check *c, uint64_t seed, Err *e); /* check_infer.c */
 int check_embed(Check *c, uint64_t seed, Err *e); /* check_infer.c */
+int check_mixed(Check *c, uint64_t seed, Err *e); /* check_mixed.c: needs the program `mixed` */
 
 #endif

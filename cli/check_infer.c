@@ -173,6 +173,8 @@ int check_infer(Check *c, uint64_t seed, Err *e)
                 code = check_choices(c, &o, ids, n, said, e);
         if (!code)
                 code = check_batches(c, seed, e);
+        if (!code && session_has(c->s, "mixed"))
+                code = check_mixed(c, seed, e);
         asked_free(&o);
         free(logits);
         free(ids);

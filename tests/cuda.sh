@@ -291,6 +291,15 @@ check() {
                         -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" \
                         --device cuda
         done
+        # calls that decode and read prompts: heads whose rows have several queries, or one
+        for m in "llama.lua -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=64 -D n_ff=512 \
+--dtype bf16" "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=128 -D n_ff=512 \
+-D window=40 --dtype f16" "gpt.lua -D n_embd=96 -D n_head=4"; do
+                plan=$out/mixed$((n_batch = n_batch + 1)).plan
+                try "check $m, mixed calls" $tgc compile models/$m -D n_layer=2 -D vocab=300 \
+                        -D ctx=96 -b 6 --fast --mode infer -o "$plan" '&&' $tgc check "$plan" \
+                        --device cuda
+        done
         # logits by kernels/gemv/gemv_narrow.cuh
         heads="-D n_embd=288 -D n_head=6 -D n_kv_head=6 -D head_dim=48"
         for m in "llama.lua -D vocab=12000 $heads -D n_ff=96 --dtype bf16" \

@@ -2,9 +2,8 @@
  *
  * A step does this: schedule; swap sequences out and in; one prefill call; one decode call, or one
  * call for both where the plan has a program for it; read the results of the oldest decode call
- * that is due.  The device executes everything in one order.
- * So a page or a slot may be given to another sequence as soon as the last call that uses it is
- * queued. */
+ * that is due.  The device executes everything in one order.  So a page or a slot may be given to
+ * another sequence as soon as the last call that uses it is queued. */
 #include "batch_impl.h"
 #include <string.h>
 

@@ -6,23 +6,7 @@
 #include "task.h"
 #include "stored_decode.cuh"
 #include "stored_blocks.h"
-
-template <class S>
-struct DecodeRun {
-        const unsigned char *w;
-        float *to;
-        long n;
-        __device__ void operator()(int tile, char *) const
-        {
-                const long i = ((long)tile * 256 + threadIdx.x) * DECODE_CHUNK;
-                float v[DECODE_CHUNK];
-                if (i >= n)
-                        return;
-                S::chunk(v, w, i);
-                for (int j = 0; j < DECODE_CHUNK; j++)
-                        to[i + j] = v[j];
-        }
-};
+#include "decode_run.h"
 
 /* Mostly near 1, a few a thousand times as large or as small. */
 static float some_x()
@@ -47,7 +31,7 @@ struct Case {
                 for (int i = 0; i < M * K; i++)
                         x[i] = i / 32 % 5 == 4 ? 0.f : some_x();
                 const DecodeRun<S> decode = { w, decoded, (long)N * K };
-                report(task_run(decode, (N * K / 32 + 255) / 256, 256, 0, "decode"), type);
+                report(task_run(decode, (N * K + 2047) / 2048, 64, 0, "decode"), type);
                 for (int m = 0; m < M; m++) {
                         double sum = 0, squares = 0;
                         for (int k = 0; k < K; k++)

@@ -6,8 +6,8 @@
  * logits: float (B, ld), of the last token of each row; kept.  scratch: float (B, V).  slots:
  * rt.h's slots of n_slots sequences, with histories of CAP tokens.  drawn: RtDrawn (RT_DRAWN,
  * n_slots).  next: int (B).  The token for row b goes to next[b], to drawn[n_out % RT_DRAWN][b] and
- * to the history of slot rt->slot[b]; then rt->pos[b] and rt->n_out[b] grow by 1.  A row
- * of no slot changes nothing but pos; a tile from rt->sampled on does nothing.
+ * to the history of slot rt->slot[b]; then rt->pos[b] and rt->n_out[b] grow by 1.  A row of
+ * no slot changes nothing but pos; a tile from rt->sampled on does nothing.
  *
  * Which token (RtSample.what says which steps there are; the C back end does the same):
  *  1. If an x is NaN or +infinity, or all are -infinity, there is nothing to choose: next[b] is 0,

@@ -16,13 +16,40 @@ static void multiply(double *c, const double *a, const double *b, int64_t m, int
                 }
 }
 
-/* A transposed copy; the caller frees. */
+/* Rows of A up to which a transposed copy of B costs more than the product. */
+enum { FEW_ROWS = 8 };
+
+/* C (m,n) += A (m,k) B (n,k)^T, with the order of sums of multiply(): eight columns at once. */
+static void multiply_rows(double *c, const double *a, const double *b, int64_t m, int64_t n,
+                          int64_t k)
+{
+        int64_t l = 0;
+        for (; l + 8 <= n; l += 8)
+                for (int64_t i = 0; i < m; i++) {
+                        const double *x = a + i * k, *row = b + l * k;
+                        double sum[8];
+                        memcpy(sum, c + i * n + l, sizeof sum);
+                        for (int64_t q = 0; q < k; q++)
+                                for (int r = 0; r < 8; r++)
+                                        sum[r] += x[q] * row[r * k + q];
+                        memcpy(c + i * n + l, sum, sizeof sum);
+                }
+        for (; l < n; l++)
+                for (int64_t i = 0; i < m; i++)
+                        for (int64_t q = 0; q < k; q++)
+                                c[i * n + l] += a[i * k + q] * b[l * k + q];
+}
+
+/* A transposed copy, tile by tile; the caller frees. */
 static double *transposed(const double *a, int64_t rows, int64_t cols)
 {
+        enum { TILE = 16 };
         double *t = eval_scratch(rows * cols);
-        for (int64_t i = 0; i < rows; i++)
-                for (int64_t j = 0; j < cols; j++)
-                        t[j * rows + i] = a[i * cols + j];
+        for (int64_t i = 0; i < rows; i += TILE)
+                for (int64_t j = 0; j < cols; j += TILE)
+                        for (int64_t y = i; y < rows && y < i + TILE; y++)
+                                for (int64_t x = j; x < cols && x < j + TILE; x++)
+                                        t[x * rows + y] = a[y * cols + x];
         return t;
 }
 
@@ -37,10 +64,15 @@ void eval_matmul(Job *j)
         for (int64_t i = 0; i < j->x[0]->n / (m * k); i++) {
                 const double *a = j->x[0]->v + i * m * k,
                              *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
-                double *at = ta ? transposed(a, k, m) : NULL, *bt = tb ? transposed(b, n, k) : NULL;
-                multiply(j->y[0].v + i * m * n, at ? at : a, bt ? bt : b, m, n, k);
+                double *at = ta ? transposed(a, k, m) : NULL, *c = j->y[0].v + i * m * n;
+                if (tb && m <= FEW_ROWS) {
+                        multiply_rows(c, at ? at : a, b, m, n, k);
+                } else {
+                        double *bt = tb ? transposed(b, n, k) : NULL;
+                        multiply(c, at ? at : a, bt ? bt : b, m, n, k);
+                        free(bt);
+                }
                 free(at);
-                free(bt);
         }
 }
 
@@ -73,12 +105,15 @@ void eval_expert(Job *j)
                 N = eval_last(j->e, &j->yt[0]);
         for (int64_t x = 0, p, end; x < E; x++) {
                 const double *w = j->x[1]->v + x * K * N;
-                double *wt = at->expert.tb ? transposed(w, N, K) : NULL;
                 slots(j, x, &p, &end);
+                const bool few = end - p <= FEW_ROWS;
+                double *wt = at->expert.tb && !few ? transposed(w, N, K) : NULL;
                 for (; p < end; p++) {
                         int64_t from = row_of(j, at->expert.adiv, p, j->x[0]->n / K);
                         int64_t to = row_of(j, at->expert.scatter ? 1 : 0, p, j->y[0].n / N);
-                        multiply(j->y[0].v + to * N, j->x[0]->v + from * K, wt ? wt : w, 1, N, K);
+                        (at->expert.tb && few ? multiply_rows : multiply)(j->y[0].v + to * N,
+                                                                          j->x[0]->v + from * K,
+                                                                          wt ? wt : w, 1, N, K);
                 }
                 free(wt);
         }

@@ -206,13 +206,17 @@ template <class B, int ROWS, int M, int K, int THREADS, int NORM, class Prologue
 TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
 {
+        /* every thread has as many: without a branch between them their shuffles overlap */
+        constexpr bool EVEN = K % (THREADS * 8) == 0;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
                 const float q = x_row<K, 8, THREADS, NORM>(
                         row0 + m, 0, prologue, gain,
-                        [&](int k) { return k < K && (ROWS % M == 0 || row0 + m < ROWS); },
+                        [&](int k) {
+                                return (EVEN || k < K) && (ROWS % M == 0 || row0 + m < ROWS);
+                        },
                         [&](int k, const float(&v)[8], bool) {
-                                blocks_x_put<B>(x, m, k, v, k < K);
+                                blocks_x_put<B>(x, m, k, v, EVEN || k < K);
                         });
 #pragma unroll
                 for (int i = 0; i < M; i++)

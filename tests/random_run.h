@@ -45,7 +45,7 @@ static const LegInfo leg_info[N_LEGS] = {
 };
 
 typedef struct Knobs {
-        int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed, recompute;
+        int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed, recompute, fast;
         int documents; /* the token, or -1 */
 } Knobs;
 
@@ -132,6 +132,7 @@ static Knobs draw_knobs(Draw *d, const Model *m, Kind kind)
         }
         if (kind != KIND_SMALL && k.mode & BUILD_TRAIN && chance(d, 30))
                 k.documents = draw(d, (int)m->vocab);
+        k.fast = k.mode == BUILD_INFER && k.batch > 1 && chance(d, 40);
         return k;
 }
 
@@ -147,6 +148,8 @@ static const char *knobs_text(const Knobs *k, char out[160])
                 snprintf(out + strlen(out), 160 - strlen(out), " documents %d", k->documents);
         if (k->recompute)
                 snprintf(out + strlen(out), 160 - strlen(out), " recompute");
+        if (k->fast)
+                snprintf(out + strlen(out), 160 - strlen(out), " fast");
         return out;
 }
 
@@ -170,6 +173,7 @@ static bool knobs_parse(Knobs *k, const char *s)
         const char *documents = strstr(s, " documents ");
         k->documents = documents ? atoi(documents + 11) : -1;
         k->recompute = strstr(s, " recompute") != NULL;
+        k->fast = strstr(s, " fast") != NULL;
         k->mode = !strcmp(mode, "infer")   ? BUILD_INFER
                   : !strcmp(mode, "train") ? BUILD_TRAIN
                                            : BUILD_INFER | BUILD_TRAIN;
@@ -277,6 +281,7 @@ static int build(Plan *plan, const Case *c, const char *path, int opt, Err *e)
                            .cpu = true,
                            .tf32 = c->k.tf32,
                            .recompute = c->k.recompute,
+                           .fast = c->k.fast,
                            .documents = c->k.documents >= 0 && c->k.mode & BUILD_TRAIN
                                                 ? &c->k.documents
                                                 : NULL,

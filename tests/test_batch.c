@@ -372,23 +372,27 @@ TEST (caches_of_8_bits) {
         cache = NULL;
 }
 
+/* Portable forms (0), then Hopper's (1); no others. */
+static bool emulator(int i)
+{
+        CHECK(!(i == 1 ? setenv("TGC_EMULATE_ARCH", "sm_90a", 1) : unsetenv("TGC_EMULATE_ARCH")));
+        return i < 2;
+}
+
 /* Keys of heads of 64 on tensor cores; of 16, which is a chunk of each lane, without. */
 TEST (caches_of_8_bits_in_the_emulator) {
         static const char *const heads64[] = { "n_layer=1",   "n_embd=32",   "n_head=4",
                                                "n_kv_head=1", "head_dim=64", "n_ff=44",
                                                "vocab=65",    "ctx=300" };
         cache = "fp8";
-        for (int hopper = 0; hopper < 2; hopper++) {
+        for (int hopper = 0; emulator(hopper); hopper++) {
                 Bench x;
                 exact = hopper;
-                if (hopper)
-                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
                 open_model(&x, "llama", heads64, 8, "bf16", 3, 0, "emulate");
                 check_company(&x, 4, 120, 6, &(BatchOptions) { .chunk = 50 }, false,
                               hopper ? "fp8, sm_90a" : "fp8, emulated");
                 close_model(&x);
         }
-        unsetenv("TGC_EMULATE_ARCH");
         exact = false;
         cache = NULL;
 }
@@ -414,16 +418,13 @@ TEST (pools_in_the_emulator) {
                                                "vocab=65",    "ctx=1600",    "window=40",
                                                "pattern=sf" };
         chunk_size = 256;
-        for (int hopper = 0; hopper < 2; hopper++) {
+        for (int hopper = 0; emulator(hopper); hopper++) {
                 Bench x;
-                if (hopper)
-                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
                 open_model(&x, "llama", heads64, 10, "bf16", 2, 0, "emulate");
                 CHECK(session_manifest(x.s)->narrow_pages);
                 check_company(&x, 3, 460, 6, NULL, false, hopper ? "pools, sm_90a" : "pools");
                 close_model(&x);
         }
-        unsetenv("TGC_EMULATE_ARCH");
         chunk_size = 0;
 }
 
@@ -446,16 +447,13 @@ TEST (fast_company_in_the_emulator) {
                                                 "n_kv_head=1", "head_dim=64", "n_ff=44",
                                                 "vocab=65",    "ctx=1600" };
         fast = true;
-        for (int hopper = 0; hopper < 2; hopper++) {
+        for (int hopper = 0; emulator(hopper); hopper++) {
                 Bench x;
-                if (hopper)
-                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
                 open_model(&x, "llama", one_head, 8, "bf16", 24, 0, "emulate");
                 CHECK(session_manifest(x.s)->fast);
                 check_company(&x, 17, 40, 2, NULL, false, hopper ? "fast, sm_90a" : "fast");
                 close_model(&x);
         }
-        unsetenv("TGC_EMULATE_ARCH");
         fast = false;
 }
 
@@ -516,17 +514,14 @@ TEST (mixed_calls_in_the_emulator) {
                                                "n_kv_head=1", "head_dim=64", "n_ff=44",
                                                "vocab=65",    "ctx=300" };
         fast = true;
-        for (int hopper = 0; hopper < 2; hopper++) {
+        for (int hopper = 0; emulator(hopper); hopper++) {
                 Bench x;
-                if (hopper)
-                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
                 open_model(&x, "llama", heads64, 8, "bf16", 4, 0, "emulate");
                 check_company(&x, 6, 60, 8, &(BatchOptions) { .chunk = 24 }, false,
                               hopper ? "mixed, sm_90a" : "mixed");
                 CHECK(mixed_calls > 1);
                 close_model(&x);
         }
-        unsetenv("TGC_EMULATE_ARCH");
         fast = false;
 }
 

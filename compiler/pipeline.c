@@ -254,11 +254,18 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         h->tmp = NULL;
         graph_print(m->graph, &out->ir, PRINT_LOC);
         n = specs_of(m, o, ctx, chunk, block, spec);
-        for (int i = 0; i < n; i++) {
+        for (int i = 0, last = 0; i < n; i++) {
+                const int at = (int)out->ir.n;
                 run_passes(m, &spec[i], o, ctx, block, out, &clock, h);
                 if (spec[i].kind == STEP)
                         step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
+                /* both targets may have the same graph, in calls of different sizes */
+                const int size = (int)out->ir.n - at;
+                if (size == at - last && !memcmp(out->ir.s + last, out->ir.s + at, (size_t)size))
+                        out->ir.s[out->ir.n = (size_t)at] = 0;
+                else
+                        last = at;
         }
         Choices *choices = h->choices = o->choices ? choices_read(arena_new(), o->choices,
                                                                   o->choices_name)

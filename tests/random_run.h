@@ -132,7 +132,7 @@ static Knobs draw_knobs(Draw *d, const Model *m, Kind kind)
         }
         if (kind != KIND_SMALL && k.mode & BUILD_TRAIN && chance(d, 30))
                 k.documents = draw(d, (int)m->vocab);
-        k.fast = k.mode == BUILD_INFER && k.batch > 1 && chance(d, 40);
+        k.fast = k.mode == BUILD_INFER && k.batch > 1 && chance(d, 60);
         return k;
 }
 

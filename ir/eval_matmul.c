@@ -20,8 +20,8 @@ static void multiply(double *c, const double *a, const double *b, int64_t m, int
 enum { FEW_ROWS = 8 };
 
 /* C (m,n) += A (m,k) B (n,k)^T, with the order of sums of multiply(): eight columns at once. */
-static void multiply_rows(double *c, const double *a, const double *b, int64_t m, int64_t n,
-                          int64_t k)
+static void multiply_nt(double *c, const double *a, const double *b, int64_t m, int64_t n,
+                        int64_t k)
 {
         int64_t l = 0;
         for (; l + 8 <= n; l += 8)
@@ -66,7 +66,7 @@ void eval_matmul(Job *j)
                              *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
                 double *at = ta ? transposed(a, k, m) : NULL, *c = j->y[0].v + i * m * n;
                 if (tb && m <= FEW_ROWS) {
-                        multiply_rows(c, at ? at : a, b, m, n, k);
+                        multiply_nt(c, at ? at : a, b, m, n, k);
                 } else {
                         double *bt = tb ? transposed(b, n, k) : NULL;
                         multiply(c, at ? at : a, bt ? bt : b, m, n, k);
@@ -111,9 +111,9 @@ void eval_expert(Job *j)
                 for (; p < end; p++) {
                         int64_t from = row_of(j, at->expert.adiv, p, j->x[0]->n / K);
                         int64_t to = row_of(j, at->expert.scatter ? 1 : 0, p, j->y[0].n / N);
-                        (at->expert.tb && few ? multiply_rows : multiply)(j->y[0].v + to * N,
-                                                                          j->x[0]->v + from * K,
-                                                                          wt ? wt : w, 1, N, K);
+                        (at->expert.tb && few ? multiply_nt : multiply)(j->y[0].v + to * N,
+                                                                        j->x[0]->v + from * K,
+                                                                        wt ? wt : w, 1, N, K);
                 }
                 free(wt);
         }

@@ -206,7 +206,7 @@ template <class B, int ROWS, int M, int K, int THREADS, int NORM, class Prologue
 TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
 {
-        /* Threads have even shares: without a branch between its eights their shuffles overlap. */
+        /* With even shares there is no branch between eights, so a thread's shuffles overlap. */
         constexpr bool EVEN = K % (THREADS * 8) == 0;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {

@@ -1,32 +1,37 @@
-/* gemv.cuh: y = norm(x) Wt for a few rows of x (decoding: M = 1..8).
- *
- * Reading W once takes the time, so everything serves the loads of W.  A lane loads 16 bytes at a
- * time.  The first batch is requested before x is read, and before the kernel that makes x is
- * waited for (pdl_wait); the next batch is requested while one is used.  x comes once per block, as
- * float32, through the prologue, into shared memory.  Every tile calls the prologue, which must
- * have no side effects.
+/* gemv.cuh: y = norm(x) W^T for 1..8 rows of x (decoding), by float32 FMA.
  *
  *      gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue,
  *              epilogue[, gain])
- *              W (N,K), row stride ldw.  A warp computes ROWS neighbouring columns of y (even where
- *              the epilogue's MINV is 2); SPLIT warps share them, each with its part of K, for
- *              small N.
+ *              W (N, K), row stride ldw.  A warp computes ROWS neighbouring columns of y (an even
+ *              number where the epilogue's MINV is 2).  For small N, SPLIT warps share columns
+ *              and split K.
  *      gemv_kn_task<T, M, N, K, THREADS, COLS, NORM, ALIGN>(same)
- *              W (K,N).  A block computes COLS columns.
+ *              W (K, N).  A block computes COLS columns of y.
  *
- * NORM_RMS multiplies a row of x by 1/sqrt(mean(x^2) + eps), NORM_LAYER also
- * subtracts its mean first.  gain, called like an epilogue, finishes what was so
- * standardised; with NORM_RMS it must only multiply, as 1/sqrt is applied to y.
- * ALIGN (16, 8, 4, 2 bytes) divides w, ldw in bytes, and K (of gemv_kn: N) in bytes.
- * Prologue::MAXV divides K, Epilogue::MAXV divides N.
- * Tiles and shared memory: ../gemv_shape.h. */
+ * Memory-bound: everything serves the loads of W, 16 bytes per lane.
+ * 1. Request the first batch of W, which does not depend on the previous launch; then pdl_wait.
+ * 2. Store KC elements of each row of x in shared memory as float32, through prologue and norm.
+ * 3. Multiply batch by batch; the next batch is in flight meanwhile (registers, double-buffered).
+ *    Repeat 2 and 3 until K is done.
+ * 4. Reduce over lanes, then over the SPLIT warps in order; call the epilogue.
+ *
+ * Every tile calls the prologue for all of x, so the prologue must have no side effects.
+ *
+ * NORM_RMS multiplies a row of x by 1/sqrt(mean(x^2) + eps); NORM_LAYER subtracts the mean first.
+ * gain, called like an epilogue, is applied to the standardised row.  With NORM_RMS gain may only
+ * multiply, since 1/sqrt is applied to y.
+ *
+ * ALIGN (16, 8, 4 or 2 bytes) divides w, ldw in bytes, and K (gemv_kn: N) in bytes.
+ * Prologue::MAXV divides K; Epilogue::MAXV divides N.  Tiles and shared memory:
+ * ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_CUH
 #define TGC_GEMV_CUH
 
 #include "gemv_epilogue.cuh"
 #include "gemv_prologue.cuh"
 
-/* What ../gemv_shape.h computes for the host. */
+/* The same numbers as gemv_shape in ../../forms/gemv_shape.h.  UNIT: elements per load; STEP:
+ * elements of K per load of a warp group; FLIGHT: loads in flight per lane and column. */
 template <int ESIZE, int M, int K, int THREADS, int ROWS, int SPLIT, int ALIGN>
 struct GemvShapeOf {
         static constexpr int UNIT = ALIGN / ESIZE, STEP = 32 * UNIT * SPLIT;
@@ -42,7 +47,8 @@ struct GemvShapeOf {
         static constexpr int SMEM = (M * KC + 32 + THREADS / 32 * ROWS * M) * 4;
 };
 
-/* Rows row0 .. row0+M-1 of x by the tile's columns of W, whose rows lie at `row`. */
+/* Rows row0 .. row0+M-1 of x times the tile's columns.  row.at(r, k) is the address of
+ * W[col0+r][k]. */
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
           class Rows, class Prologue, class Epilogue, class Gain = NoGain>
 TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *smem,
@@ -56,7 +62,8 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
         constexpr bool AT_ONCE = ONE && KC <= THREADS * prologue_width<Prologue, Gain>();
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int col0 = gemv_column<THREADS, ROWS, SPLIT>(tile);
-        const int own = (part * 32 + lane) * UNIT; /* of every step */
+        const int own = (part * 32 + lane) * UNIT; /* offset of this lane's elements in every
+                                                    * step */
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
 
         Bytes<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
@@ -141,8 +148,8 @@ TGC_DEV void gemv_task(const T *w, long ldw, float eps, int tile, char *smem,
                                                                  epilogue, gain);
 }
 
-/* W (K,N): a lane owns UNIT neighbouring columns, COLS/UNIT lanes lie along a row,
- * the rest of the block along K. */
+/* A lane owns UNIT neighbouring columns; COLS / UNIT lanes cover a row of the tile, and the rest
+ * of the block splits K. */
 template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Prologue,
           class Epilogue, class Gain = NoGain>
 TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,

@@ -1,18 +1,18 @@
-/* gemv_chunks.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks of any type
- * (../common/stored.cuh).
+/* gemv_chunks.cuh: y = norm(x) W^T for 1..8 rows of x and W in blocks of any storage type, by
+ * float32 FMA.
  *
  *      gemv_chunks_task<S, M, N, K, THREADS, ROWS, NORM>(w, ldw, eps, tile, smem, prologue,
- *      epilogue
- *              [, gain])
- *              as gemv_task (gemv.cuh), rows of W ldw values apart.
- *      gemv_chunks_rows      the same over rows that a functor names (experts')
+ *              epilogue[, gain])
+ *              as gemv_task (gemv.cuh); W (N, K), blocks of type S (../common/stored.cuh), rows
+ *              ldw values apart
+ *      gemv_chunks_rows      the same over rows that a functor locates (MoE experts)
  *
- * For types that gemv_stored.cuh does not know, because their codes are no small whole numbers:
- * NF4, FP4, F8.  A lane owns whole chunks of 32 weights: it decodes one of each of ROWS rows in
- * registers, and both meet the same 32 values of every row of x in shared memory, where 4 floats of
- * padding behind each 32 keep the lanes of a quarter warp on banks of their own.
+ * The portable kernel of types whose codes are not small integers (NF4, FP4, F8), and of MoE
+ * experts.  A lane owns whole chunks of 32 weights.  It decodes one chunk of each of ROWS rows
+ * into registers and multiplies them by the same 32 values of every row of x.  x lies in shared
+ * memory as float32; 4 floats of padding per 32 avoid bank conflicts within a quarter warp.
  *
- * Shared memory: ChunksShape (../../forms/gemv_shape.h: gemv_chunks_shape). */
+ * Shared memory: ChunksShape (gemv_chunks_shape in ../../forms/gemv_shape.h). */
 #ifndef TGC_GEMV_CHUNKS_CUH
 #define TGC_GEMV_CHUNKS_CUH
 
@@ -23,14 +23,14 @@
 template <int M, int K>
 struct ChunksShape {
         static constexpr int FIT = 12288 / M / 32 * 32, KC = FIT < K ? FIT : K;
-        static constexpr int ROW = KC / 32 * 36; /* floats of a row of x, with its padding */
+        static constexpr int ROW = KC / 32 * 36; /* floats per row of x, with padding */
         static_assert(K % 32 == 0, "rows are whole chunks");
 };
 
 TGC_DEV int chunks_x_at(int k) { return k + (k >> 5) * 4; }
 
-/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only
- * multiplies. */
+/* Fills x[m][k0 .. k0+KC) through the prologue.  square[m] += squares of this thread's elements.
+ * With NORM_RMS gain only multiplies. */
 template <int M, int K, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void chunks_x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
@@ -57,8 +57,8 @@ TGC_DEV void chunks_x_fill(float *x, int row0, int k0, float (&square)[M], const
         }
 }
 
-/* Rows row0 .. row0+M-1 of x by ROWS columns of each warp; row.at(r, k): the index of column r's
- * value k in w. */
+/* Rows row0 .. row0+M-1 of x times ROWS columns per warp.  row.at(r, k): index in w of value k of
+ * column r. */
 template <class S, int M, int N, int K, int THREADS, int ROWS, int NORM, class Rows, class Prologue,
           class Epilogue, class Gain = NoGain>
 TGC_DEV void gemv_chunks_rows(const unsigned char *w, const Rows &row, float eps, int row0,

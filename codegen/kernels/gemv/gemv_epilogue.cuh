@@ -1,11 +1,11 @@
-/* gemv_epilogue.cuh: the end of every GEMV kernel: adds up the parts of K, in the order of the
- * parts, and passes neighbouring results to the epilogue.
+/* gemv_epilogue.cuh: what every GEMV kernel ends with: adds the partial sums of a split K in
+ * order, and passes vectors of neighbouring results to the epilogue.
  *
- *      epilogue_width       neighbours that one call of the epilogue takes, of N
- *      parts_sum            partial sums that lie `stride` floats apart
- *      parts_join           those of the warps that share rows of W, in the first of them
- *      rows_finish          a warp's results to the epilogue, lane m those of row m
- *      lanes_finish         all of this for a warp whose lanes share its rows of W */
+ *      epilogue_width       vector width for the epilogue, at most N (if MINV allows)
+ *      parts_sum            sum of PARTS partial sums, `stride` floats apart
+ *      parts_join           sum over the SPLIT warps that share columns
+ *      rows_finish          epilogue of a warp's results: lane m handles row m
+ *      lanes_finish         reduction over lanes, parts_join, rows_finish */
 #ifndef TGC_GEMV_EPILOGUE_CUH
 #define TGC_GEMV_EPILOGUE_CUH
 
@@ -30,8 +30,8 @@ TGC_DEV void parts_sum(float (&v)[V], const float *parts, int first, int stride)
         }
 }
 
-/* acc of SPLIT warps, of which this is number `part`, in the order of the parts; partial: room for
- * all warps' acc. */
+/* acc += over the SPLIT warps that share columns, in order; this warp is number `part` of them.
+ * partial: ROWS * M floats per warp of the block. */
 template <int SPLIT, int ROWS, int M>
 TGC_DEV void parts_join(float (&acc)[ROWS][M], float *partial, int warp, int part, int lane)
 {
@@ -44,7 +44,7 @@ TGC_DEV void parts_join(float (&acc)[ROWS][M], float *partial, int warp, int par
                          (warp - part) * (ROWS * M), ROWS * M);
 }
 
-/* lane is below M.  SCALED: row m's results times scale[m]. */
+/* Called by lanes below M.  SCALED: multiplies row m by scale[m]. */
 template <bool SCALED, int N, int ROWS, int M, class Epilogue>
 TGC_DEV void rows_finish(const float (&acc)[ROWS][M], const float (&scale)[M], int row0, int col0,
                          int lane, const Epilogue &epilogue)
@@ -69,7 +69,8 @@ TGC_DEV void rows_finish(const float (&acc)[ROWS][M], const float (&scale)[M], i
                 }
 }
 
-/* acc[r][m]: a lane's part of row m of x by column col0 + r; partial as in parts_join. */
+/* acc[r][m]: this lane's partial sum of row m of x by column col0 + r.  partial as in
+ * parts_join. */
 template <bool SCALED, int N, int SPLIT, int ROWS, int M, class Epilogue>
 TGC_DEV void lanes_finish(float (&acc)[ROWS][M], const float (&scale)[M], float *partial, int row0,
                           int col0, int warp, int part, int lane, const Epilogue &epilogue)

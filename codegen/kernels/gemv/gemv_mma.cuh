@@ -1,34 +1,31 @@
-/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, on tensor cores: the next tokens of
- * several sequences.
- *
- * Reading W once and waiting for x take the time.  With so many rows the float32 units cannot
- * multiply as fast as W arrives.  So 16 rows of x are mma's rows (with up to 8 rows the others are
- * zeros), and 8 rows of W its columns.  Both are loaded straight into mma's registers, 16 bytes a
- * lane.  A sum over K may take its terms in any order, as long as x and W agree which elements of a
- * chunk of 32 a lane holds:
- *
- *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t,
- *      2t+1, 2t+8, 2t+9
- *
- * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8
- * * TILES columns; the next round's W is loaded while one is used.  Up to 16 rows of x stay in
- *   registers if all of
- * K fits; else they are read in every round.  Partial sums meet in shared memory, in the order of
- * the warps.
+/* gemv_mma.cuh: y = norm(x) W^T for 2 to 64 rows of 16-bit x, by mma.sync: batched decoding.
  *
  *      gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, prologue,
  *              epilogue[, gain])
  *              as gemv_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K
  *              and ldw; W is 16-byte aligned; with a norm STEPS is 1 and M <= 16.
  *
- * Tiles and shared memory: ../gemv_shape.h. */
+ * Reading W and waiting for x take the time, but with this many rows float32 FMA is too slow for
+ * the bandwidth.  The mma's A is 16 rows of x (rows beyond M are zeros), its B 8 rows of W.  Both
+ * are loaded straight into fragments, 16 bytes per lane, without shared memory or ldmatrix.  That
+ * permutes k, which is harmless as long as A and B agree:
+ *
+ *      chunk c (32 elements of a row): lane 4g + t holds elements 32c + 8t .. 8t+7 of row g, as k
+ *      2t, 2t+1, 2t+8, 2t+9 of two mmas
+ *
+ * The WARPS of a block share columns and split K: warp w has chunks w, w + WARPS, ...  A block
+ * computes ROUNDS times 8 TILES columns and loads the next round's W during the current one.  Up
+ * to 16 rows of x stay in registers if all of K fits; else x is read again in every round.
+ * Partial sums meet in shared memory and are added in the order of the warps.
+ *
+ * Tiles and shared memory: ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_MMA_CUH
 #define TGC_GEMV_MMA_CUH
 
 #include "gemv.cuh"
 
-/* What ../gemv_shape.h computes for the host.  STEPS: of K, with registers for at most MOST
- * chunks. */
+/* The same numbers as gemv_mma in ../../forms/gemv_shape.h.  K takes STEPS steps of PER chunks per
+ * warp, at most MOST (registers).  HALVES: groups of 8 rows of x. */
 template <int M, int K, int WARPS, int TILES, int ROUNDS>
 struct GemvMmaShape {
         static constexpr int MOST = M > 8 && M <= 16 ? 4 : 8, CHUNKS = (K + 31) / 32,
@@ -39,7 +36,7 @@ struct GemvMmaShape {
                              KEPT = M > 16 ? 1 : PER; /* chunks of x in registers */
         static constexpr int SMEM = ((ROUNDS > 1 ? 2 : 1) * SUMS + MOMENTS) * 4;
         static constexpr bool WHOLE = CHUNKS % (WARPS * STEPS * PER) == 0 && K % 32 == 0;
-        /* The first element of K that this lane has of chunk f of a step: own() + at(). */
+        /* This lane's first element of chunk f of a step is own() + at(step, f). */
         static __device__ __forceinline__ int own()
         {
                 return (threadIdx.x >> 5) * 32 + (threadIdx.x & 3) * 8;
@@ -54,7 +51,7 @@ struct GemvMmaShape {
         }
 };
 
-/* Rows of x, packed: [chunk][eight rows][word]. */
+/* x as A fragments: [chunk][group of 8 rows][word]. */
 template <class S>
 struct MmaRows {
         unsigned v[S::KEPT][S::HALVES][4];
@@ -81,8 +78,8 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &pr
                 }
 }
 
-/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs
- * together, as merge_moments says. */
+/* Standardises x in place (registers) and applies the gain.  Each warp computes the moments of its
+ * part of K; merge_moments joins them. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
@@ -152,7 +149,8 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
                 }
 }
 
-/* This lane's words of W: of TILES times 8 rows from col0 on, those beyond N as the last. */
+/* Loads this lane's words of W: TILES groups of 8 rows from col0 on.  Columns beyond N read the
+ * last row. */
 template <class T, class S, int N, int K, int TILES>
 TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0,
                              int step)
@@ -170,7 +168,7 @@ TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long 
         }
 }
 
-/* The chunks that x holds, of which chunk `first` is the first. */
+/* acc += x W^T over the chunks that x holds; chunk `first` of the step is the first of them. */
 template <class T, class S, int TILES>
 TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const MmaRows<S> &x,
                           const Bytes<T, 16> (&p)[S::PER][TILES], int first)
@@ -196,7 +194,7 @@ TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const Mma
                         }
 }
 
-/* Rows of a matrix, as a prologue. */
+/* A prologue that reads the rows of a matrix. */
 template <class T>
 struct PlainPrologue {
         static constexpr int MAXV = 8, MINV = 1;
@@ -218,7 +216,7 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
         typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
         constexpr int V = epilogue_width<Epilogue, 2>(), ACROSS = S::COLS / V,
                       EACH = (M * ACROSS + WARPS * 32 - 1) /
-                             (WARPS * 32); /* vectors of results of a thread */
+                             (WARPS * 32); /* epilogue vectors per thread */
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
         int col0 = tile * ROUNDS * S::COLS;
         float *sums = (float *)smem;
@@ -268,7 +266,7 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
                                 for (int i = 0; i < TILES; i++)
                                         now[f][i] = next[f][i];
                 }
-                /* the next round's sums are elsewhere: one barrier does */
+                /* rounds alternate between two buffers, so one barrier per round suffices */
                 float *to = sums + (ROUNDS > 1 ? round & 1 : 0) * S::SUMS;
 #pragma unroll
                 for (int i = 0; i < TILES; i++)

@@ -1,24 +1,24 @@
-/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2:
+/* gemv_narrow.cuh: y = norm(x) W^T for one short row of x and a W with many rows that fits in L2:
  * the logits of a tiny model.
- *
- * A row of W is a few 16-byte pieces (K = 288 in bf16: 36).  Spread over a warp they would leave
- * lanes idle.  So LANES lanes share a row, and a warp reads 32 / LANES rows at once.  A lane keeps
- * its part of x in registers for all of its rows, without shared memory or barriers.  The first
- * rows are loaded before x is waited for, the next ones while some are used.
  *
  *      gemv_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, prologue,
  *              epilogue[, gain])
- *              all as gemv_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the
- *              epilogue is 1.  There are TILES tiles, each of which has every TILES-th run of
- *              THREADS / LANES columns.
+ *              as gemv_task (gemv.cuh) with M = 1.  LANES * ALIGN bytes divide a row; the
+ *              epilogue's MINV is 1.  A tile has every TILES-th group of THREADS / LANES columns.
  *
- * LANES and TILES: ../gemv_shape.h. */
+ * A row of W is a few 16-byte vectors (K = 288 in bf16: 36), too few for a warp.  So LANES lanes
+ * share a row and a warp reads 32 / LANES rows at once.  A lane keeps its part of x in registers
+ * for all its rows; no shared memory, no barrier.  The first rows of W are loaded before pdl_wait,
+ * the next ones while the current ones are multiplied.
+ *
+ * LANES and TILES: ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_NARROW_CUH
 #define TGC_GEMV_NARROW_CUH
 
 #include "gemv.cuh"
 
-/* This lane's part of x, standardised; with NORM_RMS `scale` is left to do. */
+/* Loads and standardises this lane's part of x.  With NORM_RMS the caller still multiplies y by
+ * `scale`. */
 template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Prologue, class Gain>
 TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
                         const Prologue &prologue, const Gain &gain)
@@ -72,7 +72,8 @@ TGC_DEV void gemv_narrow_task(const T *w, long ldw, float eps, int tile, const P
         const int lane = threadIdx.x & 31, own = lane % LANES * UNIT;
         int col = (tile * WARPS + (int)(threadIdx.x >> 5)) * ROWS + lane / LANES;
         const T *row = w + (col < N ? col : N - 1) * ldw + own;
-        const int from = lane / LANES; /* its row of its warp's, which all go on or none */
+        const int from = lane / LANES; /* this lane's row among the warp's; a warp leaves the loop
+                                        * as a whole */
         Bytes<T, ALIGN> p[PER];
 #pragma unroll
         for (int f = 0; f < PER; f++)

@@ -1,23 +1,22 @@
-/* gemv_prologue.cuh: the start of every GEMV kernel: loads x through its prologue, standardises it,
- * applies the gain, and requests W.
+/* gemv_prologue.cuh: what every GEMV kernel starts with: loads x through the prologue, normalises
+ * it, applies the gain, and requests W.
  *
- *      prologue_width       neighbours that prologue and gain take in one call
- *      prologue_vectors     f(j, v) for every V neighbours of a lane's x
+ *      prologue_width       vector width that prologue and gain both accept
+ *      prologue_vectors     f(j, v) for each vector of V elements of a lane's x
  *      standardise          v = (v - mean) scale
  *      moments_count, merge_moments     mean and 1/sqrt(variance + eps) from parts of a row
  *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
- *      x_row                a row of x in eights, for what makes whole numbers of them
- *      gemv_begin, rms_scale    a block's sums and moments before the first step, RMSNorm's scale
- *                               after the last
+ *      x_row                a row of x in vectors of 8, for kernels that quantise it
+ *      gemv_begin, rms_scale    zeroes sums and moments; RMSNorm's scale at the end
  *      gemv_keep            one block stores the standardised row
- *      Bytes, PlainRows, batch_get      pieces of W in registers */
+ *      Bytes, PlainRows, batch_get      vectors of W in registers */
 #ifndef TGC_GEMV_PROLOGUE_CUH
 #define TGC_GEMV_PROLOGUE_CUH
 
 #include "tgc.cuh"
 #include "ptx.cuh"
 
-/* Standardised values are used as they are. */
+/* The default gain: identity. */
 struct NoGain {
         static constexpr int MAXV = 8, MINV = 1;
         template <int V>
@@ -26,7 +25,7 @@ struct NoGain {
         }
 };
 
-/* The standardised row goes nowhere else. */
+/* The default keep: the standardised row is not stored. */
 struct NoKeep {
         static constexpr int MAXV = 8, MINV = 1;
         template <int V>
@@ -43,7 +42,7 @@ struct Keeps<NoKeep> {
         static constexpr bool YES = false;
 };
 
-/* f(j, v) of every V neighbouring elements of x; what it leaves in v takes their place. */
+/* Calls f(j, v) for every V neighbouring elements of x; f changes v in place. */
 template <int V, int N, class F>
 TGC_DEV void prologue_vectors(float (&x)[N], const F &f)
 {
@@ -60,7 +59,7 @@ TGC_DEV void prologue_vectors(float (&x)[N], const F &f)
         }
 }
 
-/* Neighbours that the prologue and the gain both take, at most N. */
+/* The vector width that prologue and gain both accept, at most N. */
 template <class Prologue, class Gain, int N = 8>
 __host__ __device__ constexpr int prologue_width()
 {
@@ -68,9 +67,10 @@ __host__ __device__ constexpr int prologue_width()
                                            : (Gain::MAXV < N ? Gain::MAXV : N);
 }
 
-/* A row's mean and 1/sqrt(variance + eps) from those of PARTS parts of it (Chan, Golub and LeVeque,
- * 1979): nothing cancels.  mean_of(p), square_of(p): a part's mean, and the sum of squares of what
- * differs from it; count(p): its elements.  LAYER: else the mean is 0. */
+/* Joins the moments of PARTS parts of a row into its mean and 1/sqrt(variance + eps), without
+ * cancellation (Chan, Golub and LeVeque, 1979).  mean_of(p), square_of(p), count(p): a part's
+ * mean, sum of squared deviations from it, number of elements.  LAYER false: the mean is taken as
+ * 0. */
 template <int K, int PARTS, bool LAYER, class Mean, class Square, class Count>
 TGC_DEV void merge_moments(float eps, float &mean, float &scale, const Mean &mean_of,
                            const Square &square_of, const Count &count)
@@ -90,8 +90,8 @@ TGC_DEV void merge_moments(float eps, float &mean, float &scale, const Mean &mea
         scale = rsqrtf(q * (1.f / K) + eps);
 }
 
-/* Elements of K in PER pieces of PIECE of a part, each STEP behind the one before; first: where the
- * part's first piece begins. */
+/* Number of elements of a part: PER pieces of PIECE elements, STEP apart, from `first` on, cut at
+ * K. */
 template <int K, int PER, int STEP, int PIECE>
 TGC_DEV int moments_count(int first)
 {
@@ -112,17 +112,17 @@ TGC_DEV void standardise(float (&v)[V], float mean, float scale)
                 v[j] = (v[j] - mean) * scale;
 }
 
-/* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
- * it as two float4: the first halves of all groups lie together, then the second
- * ones, so that the lanes of a quarter warp read neighbours. */
+/* Index of x[k] in its row of shared memory.  A lane reads 8 neighbours as two float4.  All first
+ * halves are stored together, then all second halves, so that lanes of a quarter warp read
+ * neighbours. */
 template <int UNIT, int KC>
 TGC_DEV int x_at(int k)
 {
         return UNIT == 8 ? (k >> 2 & 1) * (KC / 2) + (k >> 3) * 4 + (k & 3) : k;
 }
 
-/* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
- * of this thread's elements is added to square[m]. */
+/* Fills x[m][k0..k0+KC) in shared memory, zeros beyond K.  NORM_RMS: square[m] += squares of this
+ * thread's elements. */
 template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue,
           class Gain = NoGain>
 TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
@@ -159,7 +159,8 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prolog
                 }
 }
 
-/* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
+/* x_fill with layer norm for rows that the block holds in registers at once, V elements a
+ * thread. */
 template <int M, int K, int KC, int UNIT, int THREADS, class Prologue, class Gain>
 TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue,
                           const Gain &gain)
@@ -200,10 +201,10 @@ TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prolo
         }
 }
 
-/* x[row][k0 .. k0+SPAN) through the prologue, eight neighbours at a time of a thread: put(k, v,
- * there) of each eight, zeros where there(k) says that x has none; k counts from k0.  Up to MOST of
- * a thread's eights are under way at once.  The sum of this thread's squares; with NORM_RMS the
- * gain only multiplies what is put. */
+/* Reads x[row][k0 .. k0+SPAN) through the prologue in vectors of 8 and calls put(k, v, there(k))
+ * for each; k counts from k0, and v is zeros where there(k) is false.  A thread has up to MOST
+ * vectors in flight.  Returns the sum of squares of this thread's elements.  With NORM_RMS gain
+ * multiplies what is put. */
 template <int SPAN, int MOST, int THREADS, int NORM, class Prologue, class Gain, class There,
           class Put>
 TGC_DEV float x_row(int row, int k0, const Prologue &prologue, const Gain &gain, const There &there,
@@ -247,8 +248,8 @@ TGC_DEV float x_row(int row, int k0, const Prologue &prologue, const Gain &gain,
         return q;
 }
 
-/* Layer norm of longer rows that x_fill brought whole.  Every thread works on any
- * element: barriers before and after are the caller's. */
+/* Layer norm, in shared memory, of whole rows that x_fill stored.  Threads touch any element: the
+ * caller puts barriers before and after. */
 template <int M, int K, int KC, int UNIT, int THREADS, class Gain>
 TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain &gain)
 {
@@ -272,8 +273,8 @@ TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain
         }
 }
 
-/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice
- * more. */
+/* Layer norm's mean and 1/sqrt(variance + eps) of rows too long for shared memory: calls the
+ * prologue for every element twice. */
 template <int M, int K, int THREADS, class Prologue>
 TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
                        const Prologue &prologue, float *red)
@@ -316,7 +317,7 @@ TGC_DEV void gemv_begin(float (&acc)[A][B], float (&square)[M], float (&mean)[M]
                         acc[a][b] = 0.f;
 }
 
-/* scale[m] = 1/sqrt(mean square of row m + eps); square[m]: this thread's part of the squares. */
+/* scale[m] = 1/sqrt(mean square of row m + eps).  square[m]: squares of this thread's elements. */
 template <int K, int THREADS, int M>
 TGC_DEV void rms_scale(float (&scale)[M], const float (&square)[M], float eps, float *red)
 {
@@ -325,7 +326,7 @@ TGC_DEV void rms_scale(float (&scale)[M], const float (&square)[M], float eps, f
                 scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
 }
 
-/* One block hands the standardised row to keep.  smem: 32 floats. */
+/* Standardises the row again and passes it to keep, in one block.  smem: 32 floats. */
 template <int K, int THREADS, int NORM, class Prologue, class Gain, class Keep>
 TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain,
                        const Keep &keep)
@@ -355,7 +356,7 @@ TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Ga
         }
 }
 
-/* The prologue with those and the gain applied. */
+/* A prologue followed by standardisation and gain. */
 template <int M, class Prologue, class Gain>
 struct Standardised {
         static constexpr int MAXV = prologue_width<Prologue, Gain>(), MINV = Prologue::MINV;
@@ -379,7 +380,7 @@ struct Standardised {
         }
 };
 
-/* ALIGN bytes of W, and the floats in them. */
+/* ALIGN bytes of W in registers. */
 template <class T, int ALIGN>
 struct Bytes {
         static constexpr int UNIT = ALIGN / (int)sizeof(T);
@@ -421,7 +422,7 @@ struct Bytes {
         }
 };
 
-/* Where a warp's ROWS rows of W lie.  A column beyond N reads the last row. */
+/* Addresses of a warp's ROWS rows of W.  Columns beyond N read the last row. */
 template <class T, int ROWS>
 struct PlainRows {
         const T *row[ROWS];
@@ -434,7 +435,7 @@ struct PlainRows {
         __device__ __forceinline__ const T *at(int r, int k) const { return row[r] + k; }
 };
 
-/* One batch of W: FLIGHT steps of ROWS columns; k is this lane's first element. */
+/* Loads one batch of W: FLIGHT steps of ROWS columns.  k: this lane's first element. */
 template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN, class Rows>
 TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
 {

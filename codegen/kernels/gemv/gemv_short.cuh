@@ -1,26 +1,26 @@
-/* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the
- * whole GPU.
- *
- * Decoding with a small model is a chain of dependent launches.  Launches and barriers limit it,
- * not bytes.  So a lane requests all of its W before it waits for x, then reads only its own part
- * of x, into registers.  Nothing passes through shared memory; only the SPLIT warps that share
- * columns meet at a barrier; the epilogue's reads start before the products.
+/* gemv_short.cuh: y = norm(x) W^T for one row of x and a W that fits in the registers of the whole
+ * GPU.
  *
  *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem,
  *              prologue, epilogue[, gain[, keep]])
- *              all as gemv_task's with M = 1.  The prologue is called once a tile and column by
- *              each of the warps that hold it.  keep, called like an epilogue, gets the
- *              standardised row from tile 0.
+ *              as gemv_task (gemv.cuh) with M = 1.  Each warp calls the prologue once per tile
+ *              for its part of K.  keep, called like an epilogue, gets the standardised row from
+ *              tile 0.
  *
- * Tiles and shared memory: ../gemv_shape.h. */
+ * Decoding a small model is a chain of dependent launches, bound by latency, not bytes.  So a lane
+ * requests all of its W before pdl_wait, then reads only its own part of x, into registers.  x
+ * does not pass through shared memory; only the SPLIT warps that split K meet at a barrier.  The
+ * epilogue's reads start before the FMAs.
+ *
+ * Tiles and shared memory: ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_SHORT_CUH
 #define TGC_GEMV_SHORT_CUH
 
 #include "gemv.cuh"
 
-/* Mean and 1/sqrt(variance + eps) of a row of K of which this warp has the elements that are in
- * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then
- * merge_moments.  each: 2 floats of shared memory per warp. */
+/* Mean and 1/sqrt(variance + eps) of a row of K elements that SPLIT warps hold in registers, this
+ * lane's in x[][] (own: index of its first).  Each warp computes its own moments, then
+ * merge_moments joins them.  each: 2 floats of shared memory per warp. */
 template <int K, int SPLIT, int PER, int UNIT>
 TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps, float *each,
                                  float &mean, float &scale)
@@ -32,7 +32,7 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
         for (int f = 0; f < PER; f++)
 #pragma unroll
                 for (int j = 0; j < UNIT; j++)
-                        s += x[f][j]; /* 0 beyond K */
+                        s += x[f][j]; /* x is 0 beyond K */
         const int n = moments_count<K, PER, STEP, 32 * UNIT>(part * 32 * UNIT);
         mean = warp_sum(s) * (SPLIT == 1 ? 1.f / K : n ? 1.f / n : 0.f);
 #pragma unroll
@@ -59,13 +59,13 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
         scale = rsqrtf(q * (1.f / K) + eps);
 }
 
-/* Nothing to do before anything but W is read. */
+/* The default `start`: does nothing. */
 struct NoStart {
         __device__ __forceinline__ void operator()() const {}
 };
 
-/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps:
- * the row is stored; start(): called when the launch before has ended. */
+/* The columns col0 .. col0+ROWS-1, which this warp shares with SPLIT - 1 others.  keeps: call
+ * keep.  start() is called right after pdl_wait. */
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
           class Prologue, class Epilogue, class Gain = NoGain, class Keep = NoKeep,
           class Start = NoStart>
@@ -83,7 +83,8 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
         static_assert(HV >= Prologue::MINV && HV >= Gain::MINV && TV >= Epilogue::MINV,
                       "gemv_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int own = (part * 32 + lane) * UNIT; /* of every step */
+        const int own = (part * 32 + lane) * UNIT; /* offset of this lane's elements in every
+                                                    * step */
         float *each = (float *)smem, *partial = each + 2 * WARPS;
 
         const PlainRows<T, ROWS> row(w, ldw, col0, N);
@@ -95,7 +96,8 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
         float x[PER][UNIT], acc[ROWS], square = 0.f;
         EpilogueReads<Gain, HV> gains[PER][UNIT / HV];
         EpilogueReads<Epilogue, TV> ahead;
-        const int mine = lane < ROWS / TV ? lane : 0; /* lane i finishes columns i*TV.. */
+        const int mine = lane < ROWS / TV ? lane : 0; /* lane i passes columns i * TV .. to the
+                                                       * epilogue */
         const bool last = part == 0 && lane < ROWS / TV && col0 + mine * TV < N;
 #pragma unroll
         for (int f = 0; f < PER; f++)
@@ -164,7 +166,7 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
         if (NORM == NORM_RMS)
                 square = warp_sum(square);
         if (SPLIT > 1) {
-                /* part by part, whose sums lie together: not parts_sum, which makes other code */
+                /* not parts_sum, which compiles to other code: the sums of a part are contiguous */
                 if (lane == 0) {
 #pragma unroll
                         for (int r = 0; r < ROWS; r++)

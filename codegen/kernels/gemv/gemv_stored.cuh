@@ -1,26 +1,36 @@
-/* gemv_stored.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks (../common/stored_dot.cuh).
+/* gemv_stored.cuh: y = norm(x) W^T for 1..8 rows of x and block-quantised W, by dp4a.
  *
- *      gemv_stored_task<S, M, N, K, DIGITS, Tile, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
- *              [, gain])
- *              as gemv_task (gemv.cuh), rows of W ldw values apart.
+ *      gemv_stored_task<S, M, N, K, DIGITS, Tile, NORM>(w, ldw, eps, tile, smem, prologue,
+ *              epilogue[, gain])
+ *              as gemv_task (gemv.cuh); W (N, K), blocks of storage type S
+ *              (../common/stored_dot.cuh), rows ldw values apart
  *
- * Reading W takes the time.  Each warp streams its rows, ROWS at a time, as raw bytes, through its
- * own STAGES slots of shared memory, LUMP steps of 32 lanes each (by cp.async; on sm_90a by the
- * copy engine if rows are whole pieces of 16 bytes).  It needs no barrier but its own lanes'.  All
- * slots are requested before x is read, and before the kernel that makes x is waited for.  The next
- * launch may start once all of W is requested (pdl_launch_late): its slots fill while this one
- * computes its last rows, and while it waits for them.
+ * Memory-bound: the time is that of reading W.
  *
- * x comes once per block, through the prologue, as fixed-point integers.  The largest of each 32
- * neighbours decides a power of two, of which 2^14 steps (2^22 with three digits) cover it; the
- * others are rounded to that step.  An integer is DIGITS bytes, the first of them signed.  Products
- * with W's codes are then exact integer products (dp4a: four at once).  They become float32 once
- * for every 16 values, where W's scale and x's are applied.  Two digits are finer than bf16 and
- * f16; three are as fine as float32 is beside the largest of 32.
+ * W.  Each warp streams its own rows, ROWS at a time, as raw bytes through its own STAGES slots of
+ * shared memory.  A step is what 32 lanes read of a row at once; a slot holds LUMP steps of ROWS
+ * rows.  Copies are cp.async, on sm_90a bulk copies where rows are multiples of 16 bytes.  No
+ * block barrier is needed.  All slots are requested before pdl_wait.  The next launch may start
+ * once all of W is requested (pdl_launch_late), so it fills its slots while this one computes.
  *
- * Tile: warps, which SPLIT at a time share the rows, each with its part of K; a tile has ROUNDS
- * times all warps' rows.  Where x does not fit (DotX::KC < K) SPLIT and ROUNDS are 1.
- * Shared memory: DotTile::smem, ../../forms/gemv_shape.h. */
+ * x.  Each block converts x to fixed point in shared memory once, through the prologue.  32
+ * neighbouring values share a power-of-two scale, chosen by the largest of them.  An integer has
+ * DIGITS bytes (base-256 digits, the first signed).  Two digits are finer than bf16 and f16; three
+ * match float32 relative to the largest of 32.
+ *
+ * Products.  dp4a multiplies codes and digits exactly.  Once per run (16 or 32 values) the integer
+ * sum becomes float32 and is multiplied by W's scale and x's.
+ *
+ * Tile: WARPS warps; SPLIT of them share rows and split K; a tile is ROUNDS passes of all warps'
+ * rows (COLS columns of y).  If shared memory cannot hold x (DotX::KC < K), SPLIT and ROUNDS are
+ * 1.
+ *
+ * Shared memory (dot_smem, ../../forms/gemv_shape.h):
+ *
+ *     x         M x (DIGITS planes of KC bytes, then { scale, scale * sum } per run)
+ *     red       M x WARPS floats, then 32
+ *     partial   WARPS x ROWS x M floats, if SPLIT > 1
+ *     rings     per warp: STAGES slots, then STAGES mbarriers */
 #ifndef TGC_GEMV_STORED_CUH
 #define TGC_GEMV_STORED_CUH
 
@@ -29,11 +39,11 @@
 #include "stored_dot.cuh"
 
 #if defined TGC_SM90A && TGC_SM90A
-constexpr bool DOT_BULK =
-        true; /* the copy engine brings W, where rows are whole pieces of 16 bytes */
+constexpr bool DOT_BULK = true; /* bulk copies bring W, where rows are multiples of 16 bytes */
 #else
 constexpr bool DOT_BULK = false;
 #endif
+/* EARLY: so many slots before its last request of W a block lets the next launch start. */
 
 template <int WARPS_, int ROWS_, int SPLIT_, int ROUNDS_, int STAGES_, int LUMP_ = 1,
           bool BULK_ = DOT_BULK, int EARLY_ = 0>
@@ -45,25 +55,25 @@ struct DotTile {
         static constexpr int ACROSS = WARPS / SPLIT * ROWS, COLS = ACROSS * ROUNDS;
 };
 
-/* A step: what a warp's 32 lanes read of a row at once. */
+/* A step: what a warp's 32 lanes read of one row at once. */
 template <class S, int K>
 struct DotStep {
         typedef DotOf<S> D;
         static constexpr int VALUES = 512 * D::UNITS, STEPS = (K + VALUES - 1) / VALUES;
         static constexpr int BYTES = VALUES / S::VALUES * S::BYTES, ROW = K / S::VALUES * S::BYTES;
-        static constexpr bool WHOLE = ROW % 16 == 0; /* rows begin at multiples of 16 bytes */
+        static constexpr bool WHOLE = ROW % 16 == 0; /* rows are 16-byte aligned */
         static_assert(K % S::VALUES == 0, "rows are whole blocks");
 };
 
-/* x in shared memory, KC of K at a time: of each row DIGITS planes of units' bytes, and for each
- * run of a lane two floats: its scale, and its sum.  Units e of all lanes lie side by side, so that
- * lanes read neighbours; so do runs, in pairs. */
+/* x in shared memory, KC of K at a time.  A row: DIGITS planes of bytes, then for each lane's run
+ * two floats, the scale and scale * sum of its integers.  The units e of all lanes are neighbours,
+ * so lanes read without bank conflicts; so are runs, in pairs. */
 template <class S, int M, int K, int DIGITS>
 struct DotX {
         typedef DotOf<S> D;
         typedef DotStep<S, K> Step;
         static constexpr int ALL = Step::STEPS * Step::VALUES, MOST = 49152 / M;
-        static constexpr int PAIRED = D::RUNS > 1 ? 2 : 1; /* runs side by side */
+        static constexpr int PAIRED = D::RUNS > 1 ? 2 : 1; /* runs stored side by side */
         static constexpr int BYTES_OF_STEP = Step::VALUES * DIGITS + 32 * D::RUNS * 8;
         static constexpr int FIT = MOST / BYTES_OF_STEP < 1 ? 1 : MOST / BYTES_OF_STEP;
         static constexpr int KC = FIT < Step::STEPS ? FIT * Step::VALUES : ALL;
@@ -85,12 +95,14 @@ struct DotX {
 
 /* ---- x ------------------------------------------------------------------------ */
 
-/* Eight neighbours of row m, element k on (behind k0), of which four lanes have 32; to smem. */
+/* Converts v = x[m][k0 + k .. +7] to fixed point and stores it.  Four neighbouring threads hold
+ * the 32 values that share a scale.  there: false behind K; the thread still takes part in the
+ * shuffles. */
 template <class X, int DIGITS>
 TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
 {
         typedef typename X::D D;
-        /* sizes as bits, where NaN and infinity are the largest */
+        /* magnitudes as bits: NaN and infinity compare largest */
         unsigned most = 0, sum = 0;
         int n[8];
 #pragma unroll
@@ -103,14 +115,14 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
                 const unsigned other = __shfl_xor_sync(0xffffffffu, most, d);
                 most = other > most ? other : most;
         }
-        /* 2^p: the least power of two with most < 2^p 2^(8 DIGITS - 1) */
+        /* 2^power: the least power of two with largest < 2^power * 2^(8 DIGITS - 1) */
         constexpr int FINE = 8 * DIGITS - 2;
         int power = (int)(most >> 23) - FINE;
         power = power < 1 ? 1 : power;
         const float inverse = __uint_as_float((unsigned)(254 - power) << 23);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-                /* 1.5 * 2^23 more is the number itself in the last bits */
+                /* adding 1.5 * 2^23 leaves the integer in the low bits */
                 if constexpr (DIGITS == 2)
                         n[j] = (int)(__float_as_uint(fmaf(v[j], inverse, 12582912.f)) -
                                      0x4b400000u);
@@ -119,7 +131,7 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
                 n[j] = n[j] > (2 << FINE) - 1 ? (2 << FINE) - 1 : n[j];
                 sum += (unsigned)n[j];
         }
-        constexpr int PER = D::UNITS / D::RUNS; /* units of a run */
+        constexpr int PER = D::UNITS / D::RUNS; /* units per run */
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         if (PER == 2)
                 sum += __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -150,8 +162,8 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
         }
 }
 
-/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only
- * multiplies.  Units behind K are not written: their lanes read nothing. */
+/* Fills x[m][k0 .. k0+KC) through the prologue.  square[m] += squares of this thread's elements.
+ * With NORM_RMS gain only multiplies.  Units behind K are not written: no lane reads them. */
 template <class X, int M, int K, int DIGITS, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                         const Gain &gain)
@@ -173,24 +185,26 @@ TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Pro
 
 /* ---- W ------------------------------------------------------------------------ */
 
-/* A warp's slots, each of LUMP steps of ROWS rows. */
+/* The ring of one warp: STAGES slots, each LUMP steps of ROWS rows.  A "lump" of K is what one
+ * slot holds of a row. */
 template <class S, int N, int K, class Tile>
 struct DotRing {
         typedef DotStep<S, K> Step;
         static constexpr int ROWS = Tile::ROWS, LUMP = Tile::LUMP * Step::BYTES,
                              SLOT = Step::WHOLE ? LUMP : (LUMP + 31) / 16 * 16, SIZE = ROWS * SLOT;
         static constexpr bool BULK = Tile::BULK && Step::WHOLE;
-        static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + 16); /* and a barrier */
+        static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + 16); /* with mbarriers */
         const unsigned char *w;
         long row_bytes;
-        int lane, first, lumps; /* of K: the warp's part */
+        int lane, first, lumps; /* this warp's part of K: lumps from `first` on */
         char *slots;
 
-        /* Where row n's bytes of lump l are. */
+        /* Address of lump l of row n. */
         __device__ __forceinline__ const unsigned char *source(int n, int l) const
         {
                 return w + (n < N ? n : N - 1) * row_bytes + (long)l * LUMP;
         }
+        /* Bytes between the 16-byte boundary below p, where copies start, and p. */
         __device__ __forceinline__ int shift(const unsigned char *p) const
         {
                 return Step::WHOLE ? 0 : (int)((unsigned long long)p & 15);
@@ -224,11 +238,12 @@ struct DotRing {
                 if (!BULK)
                         cp_async_wait<0>();
         }
-        __device__ __forceinline__ void wait(int i, unsigned turn) const
+        /* Waits until slot i has landed. */
+        __device__ __forceinline__ void wait(int i, unsigned phase) const
         {
 #ifdef TGC_SM90A
                 if constexpr (BULK) {
-                        mbarrier_wait(bar(i), turn);
+                        mbarrier_wait(bar(i), phase);
                         __syncwarp();
                         return;
                 }
@@ -236,7 +251,7 @@ struct DotRing {
                 cp_async_wait<Tile::STAGES - 1>();
                 __syncwarp();
         }
-        /* Rows n .. n + ROWS - 1, lump l of them, to slot number i. */
+        /* Requests lump l of rows n .. n+ROWS-1 into slot i. */
         __device__ __forceinline__ void fetch(int n, int l, int i) const
         {
                 constexpr int PIECES = SLOT / 16;
@@ -277,13 +292,13 @@ struct DotRing {
                         }
                 }
         }
-        /* Bytes of W from p on, as far as 16. */
+        /* Bytes of W from p on, at most 16. */
         __device__ __forceinline__ int left(const unsigned char *p) const
         {
                 const long n = w + (N - 1) * row_bytes + Step::ROW - p;
                 return n < 16 ? (int)n : 16;
         }
-        /* The lane's block of step j of lump l of row n + r, from slot number i. */
+        /* The lane's block in slot i: row n + r, step j of lump l. */
         __device__ __forceinline__ const unsigned char *block(int r, int n, int l, int j,
                                                               int i) const
         {
@@ -296,13 +311,13 @@ struct DotRing {
 template <class S, int M, int N, int K, int DIGITS, class Tile>
 __host__ __device__ constexpr int dot_smem()
 {
-        /* 16: words behind the last slot are read and not looked at */
+        /* 16: decoders read words behind the last slot and ignore them */
         return M * DotX<S, M, K, DIGITS>::ROW + M * Tile::WARPS * 4 + 128 +
                (Tile::SPLIT > 1 ? Tile::WARPS * Tile::ROWS * M * 4 : 0) +
                DotRing<S, N, K, Tile>::BYTES + 16;
 }
 
-/* sum += a unit's 16 products, for each digit of x. */
+/* sum[d] += the 16 products of a unit's codes with digit d of x. */
 template <bool SIGNED, int DIGITS>
 TGC_DEV void dot_unit(int (&sum)[DIGITS], const unsigned (&code)[4], const uint4 (&x)[DIGITS])
 {
@@ -316,7 +331,7 @@ TGC_DEV void dot_unit(int (&sum)[DIGITS], const unsigned (&code)[4], const uint4
         }
 }
 
-/* The digits' sums as one number. */
+/* The integer whose digits' sums these are, as float32. */
 template <int DIGITS>
 TGC_DEV float dot_number(const int (&sum)[DIGITS])
 {
@@ -327,7 +342,7 @@ TGC_DEV float dot_number(const int (&sum)[DIGITS])
                 return head;
 }
 
-/* acc += the lane's units of ROWS rows by those of x. */
+/* acc[r][m] += the lane's units of row r of W times row m of x. */
 template <class S, class X, int M, int DIGITS, int ROWS>
 TGC_DEV void dot_multiply(float (&acc)[ROWS][M], const unsigned char *const (&block)[ROWS], int sub,
                           char *x, int xlane)
@@ -405,9 +420,9 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                             (char *)(partial + (SPLIT > 1 ? Tile::WARPS * ROWS * M : 0)) +
                                     warp * (Ring::BYTES / Tile::WARPS) };
 
-        /* what is fetched next: rows from next_col on, a lump of the warp's part, into a slot */
+        /* the next request: rows from next_col on, lump next_lump of this warp's part of K */
         int next_col = col0, next_lump = 0;
-        /* lumps that warp 0 has to fetch before the next launch may start */
+        /* requests that warp 0 makes before the next launch may start */
         int until = warp ? -1
                     : (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS < ROUNDS
                             ? (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS * ring.lumps
@@ -441,8 +456,8 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
         if (NORM == NORM_LAYER)
                 x_moments<M, K, THREADS>(0, eps, mean, scale, prologue, red);
 
-        int now = 0;
-        unsigned turn = 0;
+        int slot = 0;
+        unsigned phase = 0;
 #pragma unroll 1
         for (int round = 0; round < ROUNDS; round++, col0 += Tile::ACROSS) {
 #pragma unroll
@@ -495,7 +510,7 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
 #pragma unroll 1
                         for (int i = 0; i < lumps; i++) {
                                 const int l = ring.first + chunk0 + i;
-                                ring.wait(now, turn);
+                                ring.wait(slot, phase);
 #pragma unroll 1
                                 for (int j = 0; j < LUMP; j++) {
                                         const int s = l * LUMP + j, own = s * 32 + lane;
@@ -505,13 +520,13 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                                 break;
 #pragma unroll
                                         for (int r = 0; r < ROWS; r++)
-                                                block[r] = ring.block(r, col0, l, j, now);
+                                                block[r] = ring.block(r, col0, l, j, slot);
                                         dot_multiply<S, X, M, DIGITS, ROWS>(acc, block, sub, x,
                                                                             own - chunk0 * 32);
                                 }
                                 __syncwarp();
                                 if (next_col < end) {
-                                        ring.fetch(next_col, ring.first + next_lump, now);
+                                        ring.fetch(next_col, ring.first + next_lump, slot);
                                         if (++next_lump == ring.lumps)
                                                 next_lump = 0, next_col += Tile::ACROSS;
                                         if (--until == 0)
@@ -519,8 +534,8 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                 }
                                 if (!Ring::BULK)
                                         cp_async_commit();
-                                if (++now == STAGES)
-                                        now = 0, turn ^= 1;
+                                if (++slot == STAGES)
+                                        slot = 0, phase ^= 1;
                         }
                 }
                 lanes_finish<NORM == NORM_RMS, N, SPLIT, ROWS, M>(acc, scale, partial, 0, col0,

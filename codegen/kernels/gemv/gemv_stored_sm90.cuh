@@ -1,28 +1,48 @@
-/* gemv_stored_sm90.cuh: y = norm(x) Wt for a few rows of x, W in blocks (../common/stored_dot.cuh),
- * by the tensor cores' integer products.
+/* gemv_stored_sm90.cuh: y = norm(x) W^T for a few rows of x and block-quantised W, on integer
+ * tensor cores.
  *
- *      gemv_stored_sm90_task<S, M, N, K, Tile, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
- *              [, gain])
- *              as gemv_stored_task (gemv_stored.cuh); NORM is none or RMS; K is a multiple of a
- *              warp's step and rows of W are whole pieces of 16 bytes (gemv_blocks_mma).
+ *      gemv_stored_sm90_task<S, M, N, K, Tile, NORM>(w, ldw, eps, tile, smem,
+ *              prologue, epilogue[, gain])
+ *              x (M, K) from the prologue; W (N, K), blocks of storage type S
+ *              (../common/stored_dot.cuh), rows ldw values apart; y (M, N) to the epilogue.
+ *              NORM is none or RMS.  K is a multiple of STEP, and a row of W is a multiple of 16
+ *              bytes (gemv_blocks_mma in ../../forms/gemv_shape.h decides).
  *
- * x in fixed point is two signed bytes a value, n = 256 high + low, with a power of two for each
- * 32.  A warp multiplies 16 rows of W at once.  Lane (g, t) = lane / 4, lane % 4 has the codes of
- * rows g and g + 8 in a run of its own.  So the four lanes of a row have four runs, each with a
- * scale, and one mma takes eight codes of each.  Columns 2t and 2t + 1 of the other operand are the
- * high and the low bytes of run t's x, and 0 in the other runs.  The sums of columns 2t and 2t + 1
- * come out in lane (g, t), which knows its run's scales.  x is read once for 16 rows.
+ * A slab is 16 rows of W, the m of an mma.  Block b computes slabs b, b + BLOCKS, b + 2 BLOCKS,
+ * ...
  *
- * Slabs of 16 rows stream through STAGES slots, each of LUMP steps of all WARPS consumers, filled
- * by one producer warp (the copy engine, a row a copy).  Warps share K; sums of FLUSH slabs are
- * added up in the order of the warps and go to the epilogue.  All slots are under way before x is
- * waited for; the next launch may start when all of W is.
+ * Producer (warp WARPS) copies W into a ring of STAGES slots, one bulk copy per row.  A slot holds
+ * 16 rows by LUMP steps of every consumer warp.  Its first copies precede pdl_wait; after its last
+ * one the next launch may start.
  *
- * Codes of NF4 and FP4 take four products, whose bytes permutations look up.  F8's codes are f16; x
- * is f16 too, beside the same power of two, rounded to 11 bits, and sums are float32.
+ * Consumers (WARPS warps):
+ * 1. Wait for the previous launch.  Convert GROUP rows of x to fixed point in shared memory.
+ * 2. Multiply slot by slot.  Warps split K: each has its own steps of a slot.
+ * 3. After FLUSH slabs, add the warps' partial sums in order, scale, call the epilogue.
  *
- * The order of all sums is the same for every M.
- * Shared memory: blocks_mma_smem, ../../forms/gemv_shape.h. */
+ * Fixed point: 32 neighbouring values of x share a power-of-two scale; a value is 256 * high +
+ * low, two signed bytes.
+ *
+ * The mma is m16n8k32: A = codes of W, B = bytes of x.  A run is 16 or 32 neighbouring codes with
+ * one scale.  Lane (g, t) = (lane / 4, lane % 4) loads a run of rows g and g + 8; the four lanes
+ * of a row load four different runs.  B is block diagonal: columns 2t and 2t + 1 are the high and
+ * low bytes of run t's x, and 0 in the k of the other runs.  So the two sums of run t arrive in
+ * lane (g, t), which holds that run's scale.  One mma takes 8 codes of each run, and no sum leaves
+ * its lane before the slab ends.
+ *
+ * NF4 and FP4 need two passes of two planes (../common/stored_dot_sm90.cuh).  F8 codes become f16;
+ * x is then f16 too, with the same scales and 11 bits, and the mma sums in float32.
+ *
+ * The order of summation does not depend on M.
+ *
+ * Shared memory (blocks_mma_smem), G = min(M, GROUP) rows of x:
+ *
+ *     slots     STAGES x 16 rows of W, PITCH bytes apart; 16 spare bytes
+ *     x         G x (2 K bytes, then float2 { scale, scale * sum of x } per run)
+ *     zero      32 UNITS zero bytes: B for lanes off the diagonal
+ *     partial   float [FLUSH][G][WARPS][16]
+ *     red       float [G][WARPS], sums of squares
+ *     full, empty   STAGES mbarriers each */
 #ifndef TGC_GEMV_STORED_SM90_CUH
 #define TGC_GEMV_STORED_SM90_CUH
 
@@ -31,8 +51,8 @@
 #include "stored_dot_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* BLOCKS: of the launch; block b has slabs b, b + BLOCKS and so on, so that all read side by side.
- * GROUP: rows of x that meet W at once; others wait for W's next passing. */
+/* BLOCKS: blocks of the launch.  Interleaved slabs let all blocks read neighbouring rows of W.
+ * GROUP: rows of x per pass over W. */
 template <int WARPS_, int BLOCKS_, int STAGES_, int LUMP_, int GROUP_ = 8>
 struct BlocksMmaTile {
         static constexpr int WARPS = WARPS_, BLOCKS = BLOCKS_, STAGES = STAGES_, LUMP = LUMP_,
@@ -41,7 +61,7 @@ struct BlocksMmaTile {
         static constexpr int THREADS = (WARPS + 1) * 32;
 };
 
-/* What D::read takes beside a block: a table in registers, or nothing. */
+/* The lookup table that D::read takes, in registers, or nothing. */
 struct NoTable {
 };
 template <class D, int PASSES = D::PASSES>
@@ -63,22 +83,23 @@ struct BlocksMma {
         typedef DotOf<S> D;
         typedef typename BlocksTable<D>::Type Table;
         static constexpr int RUN_UNITS = D::UNITS / D::RUNS;
-        static constexpr int STEP = 64 * D::UNITS, STEPS = K / STEP; /* values of a warp's step */
-        static constexpr int EACH = Tile::WARPS * Tile::LUMP,        /* steps of a stage */
-                STAGES = (STEPS + EACH - 1) / EACH;                  /* of K */
+        static constexpr int STEP = 64 * D::UNITS, STEPS = K / STEP; /* values per warp and step */
+        static constexpr int EACH = Tile::WARPS * Tile::LUMP,        /* steps per slot */
+                CHUNKS = (STEPS + EACH - 1) / EACH;                  /* slots per slab */
         static constexpr int ROW = K / S::VALUES * S::BYTES;
         static constexpr int PART = EACH * STEP / S::VALUES * S::BYTES;
-        /* rows of a slot: banks of neighbours differ */
+        /* bytes between a slot's rows; 16 modulo 32, against bank conflicts */
         static constexpr int PITCH = (PART + 31) / 32 * 32 + 16;
         static constexpr int SLOT = Tile::ROWS * PITCH;
-        /* x of a row: of each lane both bytes of its units, then each run's scale and sum */
+        /* one row of x: the bytes of each lane's units, high then low; then scale and sum per
+         * run */
         static constexpr int DIGITS = K * 2, X = DIGITS + K / 16 / D::UNITS * D::RUNS * 8;
         static constexpr int ZERO = D::UNITS * 32;
         static constexpr int PARTIAL = Tile::FLUSH * Tile::WARPS * Tile::ROWS * M * 4;
         static_assert(K % STEP == 0 && ROW % 16 == 0 && PART % 16 == 0, "whole steps and pieces");
 
-        /* Lanes that share a block begin at different words of theirs, which else lie in few banks
-         * (16 bytes apart: in every fourth).  x lies in the same order. */
+        /* Lanes that share a block rotate the order of their four words by this much, so that they
+         * read different banks.  x is stored in the same order. */
         static __device__ __forceinline__ int turn(int lane)
         {
                 return D::TURNS ? lane % D::LANES * (4 / D::LANES) : 0;
@@ -109,8 +130,9 @@ __host__ __device__ constexpr int blocks_mma_smem()
 
 /* ---- x ------------------------------------------------------------------------ */
 
-/* Eight neighbours, k on, a byte each, of a lane and of the one that has k ^ 16, to those in
- * turns. */
+/* Interleaves the bytes of this lane (w: x[k .. k+7]) with those of lane ^ 2, which has x[k ^ 16
+ * ..]: NF4 and FP4 codes k and k + 16 are neighbours in W.  The lane of the lower k gets the first
+ * four of both, the other lane the last four. */
 TGC_DEV void blocks_x_pair(unsigned (&w)[2], int k)
 {
         const bool late = k & 16;
@@ -121,7 +143,9 @@ TGC_DEV void blocks_x_pair(unsigned (&w)[2], int k)
         w[1] = __byte_perm(a, b, 0x7362);
 }
 
-/* Eight neighbours of row m, element k on, of which four lanes have 32; to smem. */
+/* Converts v = x[m][k .. k+7] to fixed point and stores it.  Four neighbouring threads hold the 32
+ * values that share a scale.  there: false where x has no such element; the thread still takes
+ * part in the shuffles. */
 template <class B>
 TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there)
 {
@@ -135,8 +159,7 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
         for (int d = 1; d <= 2; d *= 2)
                 largest = max_nan(largest, __shfl_xor_sync(0xffffffffu, largest, d));
         const unsigned most = __float_as_uint(largest) & 0x7fffffffu;
-        /* The least power of two of which the largest is less than 127.49 * 256: high bytes are
-         * 127 at most. */
+        /* Smallest power of two with largest < 127.49 * 256, so that high bytes are at most 127. */
         int power = (int)((most + 0x10400u) >> 23) - 14;
         power = power < 1 ? 1 : power;
         const float inverse = __uint_as_float((unsigned)(254 - power) << 23),
@@ -158,8 +181,8 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
                         *(float2 *)B::scales(x, m, 0, lane) = { scale, 0.f };
                 return;
         }
-        /* 1.5 * 2^23 more is the number itself in the last bits; 128 more rounds the high byte, and
-         * flips the low one's sign */
+        /* Adding 1.5 * 2^23 leaves the integer in the low bits.  The extra 128 rounds the high
+         * byte, and flips the sign bit of the low one. */
 #pragma unroll
         for (int j = 0; j < 8; j++)
                 n[j] = __float_as_uint(fmaf(v[j], inverse, 12583040.f));
@@ -200,13 +223,13 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
                 *(float2 *)B::scales(x, m, e / B::RUN_UNITS, lane) = { scale, scale * (float)sum };
 }
 
-/* Rows row0 .. row0 + M - 1 of x through the prologue, by the consumers, 0 behind the last of ROWS;
- * square: of this thread's elements, where gain only multiplies. */
+/* Fills rows row0 .. row0+M-1 of x through the prologue; zeros from row ROWS on.  square[m]: sum
+ * of squares of this thread's elements of row m.  gain only multiplies. */
 template <class B, int ROWS, int M, int K, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
 {
-        /* With even shares there is no branch between eights, so a thread's shuffles overlap. */
+        /* Without a branch between the vectors of 8, a thread's shuffles overlap. */
         constexpr bool EVEN = K % (THREADS * 8) == 0;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
@@ -227,7 +250,8 @@ TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue
 
 /* ---- products ----------------------------------------------------------------- */
 
-/* Sums of run i of rows g and g + 8, codes of bytes. */
+/* sum[r] = the integer dot product of run i of row g + 8r with x, for byte codes.  xb: this lane's
+ * column of B. */
 template <class B, class Units>
 TGC_DEV void run_bytes(float (&sum)[2], const Units (&u)[2], int i, const char *xb)
 {
@@ -263,7 +287,7 @@ TGC_DEV void run_bytes(float (&sum)[2], const Units (&u)[2], int i, const char *
         }
 }
 
-/* ... and of f16, whose x is in the even columns alone. */
+/* The same for F8's f16 codes; x is in the even columns of B alone. */
 template <class B, class Units>
 TGC_DEV void run_halves(float (&sum)[2], const Units (&u)[2], const char *xb)
 {
@@ -281,6 +305,7 @@ TGC_DEV void run_halves(float (&sum)[2], const Units (&u)[2], const char *xb)
         }
         sum[0] = c[0], sum[1] = c[2];
 }
+/* Reads the units of one block's lane `sub`: D::read with the arguments that D takes. */
 
 template <class D, class Units, class Table>
 TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table &table, int pass,
@@ -294,16 +319,16 @@ TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table 
                 D::read(u, p, sub);
 }
 
-/* acc[i][m] += the lane's runs of rows g + 8i by those of x.  own: the number of the lane's units
- * among those of K; xb: x's bytes, for lanes whose columns they are, else zeros; stride: from row
- * to row. */
+/* acc[r][m] += this lane's runs of row g + 8r times row m of x.  own: index of the lane's units
+ * within the row's K.  xb, stride: this lane's column of B in row 0 and from row to row of x
+ * (lanes off the diagonal: zeros, 0). */
 template <class B, int M>
 TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&block)[2], int sub,
                              char *x, int own, const char *xb, int stride,
                              const typename B::Table &table)
 {
         typedef typename B::D D;
-        /* rolled up, x of many rows is not kept from pass to pass */
+        /* unroll 1: registers need not keep x of many rows between passes */
 #pragma unroll(M == 1 ? D::PASSES : 1)
         for (int pass = 0; pass < D::PASSES; pass++) {
                 typename D::Units u[2];
@@ -339,7 +364,8 @@ TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&bl
         }
 }
 
-/* The warp's steps of stage s of K, from a slot. */
+/* This warp's steps of chunk s (one slot) of K.  mine: this lane's column of B is on the
+ * diagonal. */
 template <class B, class S, int M, class Tile>
 TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mine,
                           const char *slot, int s, int warp, int lane,
@@ -364,8 +390,8 @@ TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mi
         }
 }
 
-/* Sums of the warps' parts of `slabs` slabs, number `first` and each `each` behind the one before,
- * to the epilogue. */
+/* Adds the warps' partial sums of `slabs` slabs (first, first + each, ...), applies RMSNorm's
+ * scale, calls the epilogue. */
 template <int N, int K, int M, int WARPS, int THREADS, int NORM, class Epilogue>
 TGC_DEV void blocks_finish(const float *partial, const float *red, float eps, int row0, int rows,
                            int first, int each, int slabs, const Epilogue &epilogue)
@@ -422,7 +448,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
         __syncthreads();
 
         int slot = 0;
-        unsigned turn = 0;
+        unsigned phase = 0;
         if (warp == WARPS) {
                 const long row_bytes = ldw / S::VALUES * S::BYTES;
 #pragma unroll 1
@@ -430,10 +456,10 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                         const int n = (tile + i % slabs * BLOCKS) * 16 + (lane & 15);
                         const unsigned char *from = w + (n < N ? n : N - 1) * row_bytes;
 #pragma unroll 1
-                        for (int s = 0; s < B::STAGES; s++, from += B::PART) {
+                        for (int s = 0; s < B::CHUNKS; s++, from += B::PART) {
                                 const int left = B::ROW - s * B::PART,
                                           bytes = left < B::PART ? left : B::PART;
-                                mbarrier_wait(empty + slot, turn ^ 1);
+                                mbarrier_wait(empty + slot, phase ^ 1);
                                 if (lane == 0)
                                         mbarrier_expect_tx(full + slot, bytes * 16);
                                 __syncwarp();
@@ -441,7 +467,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                         bulk_load(slots + slot * B::SLOT + lane * B::PITCH, from,
                                                   bytes, full + slot);
                                 if (++slot == STAGES)
-                                        slot = 0, turn ^= 1;
+                                        slot = 0, phase ^= 1;
                         }
                 }
                 if (lane == 0)
@@ -474,8 +500,8 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                 for (int m = 0; m < G; m++)
                                         acc[0][m] = acc[1][m] = 0.f;
 #pragma unroll 1
-                                for (int s = 0; s < B::STAGES; s++) {
-                                        mbarrier_wait(full + slot, turn);
+                                for (int s = 0; s < B::CHUNKS; s++) {
+                                        mbarrier_wait(full + slot, phase);
                                         blocks_stage<B, S, G, Tile>(acc, x, zero, mine,
                                                                     slots + slot * B::SLOT, s, warp,
                                                                     lane, table);
@@ -483,7 +509,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                         if (lane == 0)
                                                 mbarrier_arrive(empty + slot);
                                         if (++slot == STAGES)
-                                                slot = 0, turn ^= 1;
+                                                slot = 0, phase ^= 1;
                                 }
                                 const int at = slab % FLUSH;
 #pragma unroll

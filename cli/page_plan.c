@@ -203,6 +203,16 @@ static int put_programs(JsonOut *j, const Program *g, const char *target, LineRe
         return w->code;
 }
 
+/* `compile --target` drops a target's program; its launches stay in the text. */
+static int skip_programs(LineReader *w, const char *target)
+{
+        char head[32];
+        snprintf(head, sizeof head, "program %s", target);
+        for (bool ours = stands(w, head); ours && line_next(w);)
+                ours = !stands(w, "program") || stands(w, head);
+        return w->code;
+}
+
 static int put_target(JsonOut *j, const Plan *p, const char *target, LineReader *w,
                       const char *path, Err *e)
 {
@@ -210,8 +220,10 @@ static int put_target(JsonOut *j, const Plan *p, const char *target, LineReader 
         Program g;
         snprintf(section, sizeof section, "program.%s", target);
         const Section *s = plan_find(p, section);
-        int code = s ? program_parse(&g, s->data, s->size, section, e) : TGC_OK;
-        if (!s || code)
+        if (!s)
+                return skip_programs(w, target);
+        int code = program_parse(&g, s->data, s->size, section, e);
+        if (code)
                 return code;
         js_begin(j, NULL, '{');
         js_str(j, "name", target);

@@ -63,6 +63,18 @@ END
         python3 look.py c.html > said 2>&1
         say "two plans" "$p$(grep -q "^2 \['gpt.lua', 'blocks.lua'\] False" said || tail -3 said)"
 
+        # launches of a target that the plan has no program of (--target of the other one)
+        p=
+        for target in cuda cpu; do
+                TGC_CFLAGS=-O0 "$TGC" compile gpt.lua $small --mode infer --target $target -q \
+                        -o $target.plan 2> err || { echo "skip pages of $target"; continue; }
+                p=$p$(try 0 "" "$TGC" dump $target.plan --html $target.html)
+                python3 look.py $target.html > said 2>&1 || p="$p; $(tail -1 said)"
+                grep -q "\"targets\":\[{\"name\":\"$target\"" $target.html ||
+                        p="$p; $target.html is not of $target"
+        done
+        say "a plan of one target" "$p"
+
         # a model whose file and comments are markup
         evil='x<img src=q onerror=alert(1)>.lua'
         bad='</script><script>document.title=1</script><img src=q onerror=alert(2)> <!-- \&amp; '

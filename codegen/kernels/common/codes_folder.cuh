@@ -1,20 +1,20 @@
-/* codes_folder.cuh: reads the codes of blocks that quantised folders become
- * (runtime/weights/packed_blocks.c): a scale in float32, then nibbles or bytes.  Codes_NAME<VALUES,
- * BYTES> follows stored_codes.cuh, for blocks of any multiple of 32 values. */
+/* codes_folder.cuh: classes of stored_codes.cuh for the blocks that quantised folders become
+ * (runtime/weights/packed_blocks.c): a float32 scale, then nibbles or bytes, in blocks of any
+ * multiple of 32 values. */
 #ifndef TGC_CODES_FOLDER_CUH
 #define TGC_CODES_FOLDER_CUH
 
 #include "codes_words.cuh"
 #include "e4m3.cuh"
 
-/* Of blocks of any number of values: where chunk c lies. */
+/* The block that holds chunk c. */
 template <int VALUES, int BYTES>
 TGC_DEV const unsigned char *block_of_chunk(const unsigned char *b, int c)
 {
         return b + c / (VALUES / 32) * BYTES;
 }
 
-/* The zero point is in the scale's last byte. */
+/* The last byte of the float32 scale is the zero point. */
 template <int VALUES, int BYTES>
 struct Codes_i4 : CodesHeadless<false, 0> {
         static constexpr bool ZEROS = true;
@@ -38,7 +38,7 @@ struct Codes_i4 : CodesHeadless<false, 0> {
         }
 };
 
-/* Bytes; of bitsandbytes a scale is of 127 steps. */
+/* Signed bytes.  SCB (bitsandbytes): the scale is that of 127 steps. */
 template <int VALUES, int BYTES, bool SCB>
 struct Codes_i8 : CodesHeadless<true, 128> {
         static constexpr bool LONG = true;
@@ -60,9 +60,9 @@ struct Codes_i8 : CodesHeadless<true, 128> {
         }
 };
 
-/* ---- values of a table of float32, and of 8 bits -------------- */
+/* ---- table lookups (NF4, FP4) and E4M3: value() and pairs() -------------- */
 
-/* Bytes or nibbles as Bits has them, which value() and pairs() look up. */
+/* Takes nibbles or bytes from Bits; derived classes convert them in value() and pairs(). */
 template <class Bits, int VALUES, int BYTES>
 struct CodesLookup : Bits {
         static constexpr bool VALUE = true, ZEROS = false;
@@ -75,7 +75,7 @@ struct CodesLookup : Bits {
         }
 };
 
-/* A float's bits as T's, rounded; f16's are of normal numbers or 0. */
+/* Rounds a float's bits to T's bits; for f16 only normal numbers and 0. */
 template <class T>
 struct BitsAs {
         static __device__ __forceinline__ constexpr unsigned of(unsigned u) { return u; }
@@ -97,7 +97,7 @@ struct BitsAs<f16> {
         }
 };
 
-/* Byte `byte` of values i .. i+3 of nf4_values or fp4_values (block_decode.h), as T. */
+/* Byte `byte` of T's bits of entries i .. i+3 of nf4_values or fp4_values (block_decode.h). */
 template <class T, bool NF4>
 TGC_DEV constexpr unsigned table_word(int byte, int i)
 {
@@ -115,7 +115,7 @@ TGC_DEV constexpr unsigned table_word(int byte, int i)
         return word;
 }
 
-/* Those bytes of the values that `at` chooses. */
+/* Byte BYTE of the four table entries that `at` selects. */
 template <class T, bool NF4, int BYTE>
 TGC_DEV unsigned float_bytes(const TablePlaces &at)
 {
@@ -149,7 +149,7 @@ struct Codes_floats : CodesLookup<Codes_i4<VALUES, BYTES>, VALUES, BYTES> {
         }
 };
 
-/* E4M3; 0x7f and 0xff are NaN. */
+/* E4M3; codes 0x7f and 0xff are NaN. */
 template <int VALUES, int BYTES>
 struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
@@ -157,13 +157,13 @@ struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                         const unsigned u = word >> 8 * j & 0x7f;
-                        /* a half of 5 bits of exponent is 2^8 too small; subnormal ones too */
+                        /* read as an f16, E4M3 is 2^8 too small, subnormals too */
                         const float x = u == 0x7f ? __uint_as_float(0x7fc00000u)
                                                   : f16_bits(u << 7) * 256.f;
                         v[j] = word >> 8 * j & 0x80 ? -x : x;
                 }
         }
-        /* All are NaN where one of them is, which a row's sums are then in any case. */
+        /* One NaN makes all eight NaN; the sums of that row are NaN in any case. */
         template <class T>
         static __device__ __forceinline__ void pairs(unsigned (&w)[2][2], const Codes &y)
         {

@@ -1,6 +1,5 @@
-/* codes_gguf.cuh: reads the codes of GGUF's blocks of 32 and 256, with one scale or with a table of
- * values for nibbles.  Codes_NAME follows stored_codes.cuh; bytes lie as in ggml-common.h
- * (block_decode.h decodes the same to floats). */
+/* codes_gguf.cuh: classes of stored_codes.cuh for GGUF's blocks of 32 and 256 values.  Bytes lie
+ * as in ggml-common.h; block_decode.h decodes the same blocks to floats. */
 #ifndef TGC_CODES_GGUF_CUH
 #define TGC_CODES_GGUF_CUH
 
@@ -64,7 +63,7 @@ struct Codes_q5_1 : CodesNibbles<24, 8, 0> {
         }
 };
 
-/* Codes are the values plus 128. */
+/* Code = value + 128. */
 struct Codes_q8_0 : CodesHeadless<true, 128> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
@@ -113,7 +112,7 @@ struct Codes_q2_k : CodesBase<false, 4, 0> {
         }
 };
 
-/* A value's third bit is in the first 32 bytes, one for each chunk. */
+/* Bit c of byte i of the first 32 bytes is the third bit of value i of chunk c. */
 struct Codes_q3_k : CodesHalves<108, 4, 4> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
@@ -139,8 +138,8 @@ struct Codes_q3_k : CodesHalves<108, 4, 4> {
         }
 };
 
-/* The eight 6-bit scales and minima of a block, as bytes; and its two scales, the second negated,
- * each beside what takes BASE off a code_float. */
+/* The block's eight 6-bit scales and minima, a byte each; d and -dmin; and -BASE times each, which
+ * cancels code_float's BASE. */
 struct HeadK {
         float d, d_base, min, min_base;
         unsigned scale[2], least[2];
@@ -170,7 +169,8 @@ TGC_DEV void codes_scale_k(Codes &y, const HeadK &h, int c)
                     fmaf(code_float<C>(least, c % 4), h.min, h.min_base));
 }
 
-/* Nibbles behind AT bytes: chunks 2i and 2i + 1 share 32. */
+/* Nibbles from byte AT on; chunks 2i and 2i + 1 are the low and high nibbles of the same 32
+ * bytes. */
 template <int AT>
 struct CodesK : CodesBase<false, 2, 0> {
         static constexpr bool MINIMA = true;
@@ -213,8 +213,8 @@ struct Codes_q5_k : CodesK<48> {
         }
 };
 
-/* Low nibbles of 64 bytes, then the high ones: chunks c and c + 2 of a half share them; with 2 bits
- * above, which the four chunks of a half share. */
+/* Each half (128 values) has 64 bytes of nibbles: chunks 0, 1 the low ones, 2, 3 the high ones;
+ * and 32 bytes of two more bits, 2 per chunk. */
 struct Codes_q6_k : CodesHalves<208, 1, 32> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
@@ -243,7 +243,7 @@ struct Codes_q6_k : CodesHalves<208, 1, 32> {
         }
 };
 
-/* ---- 4 bits that choose a value of a table: codes are the values plus 128, or 12 ---- */
+/* ---- nibbles that index a table; code = value + 128 (IQ4), value + 12 (E2M1) --------- */
 
 TGC_DEV void codes_table(Codes &y, const unsigned (&w)[2], const unsigned (&table)[4])
 {
@@ -299,7 +299,7 @@ struct Codes_iq4_xs : CodesTable<16, 8> {
         }
 };
 
-/* Blocks of 17 bytes: at odd addresses, too. */
+/* Blocks of 17 bytes: addresses may be odd. */
 struct Codes_mxfp4 : CodesHeadless<false, 12> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
@@ -331,7 +331,7 @@ struct Codes_mxfp4 : CodesHeadless<false, 12> {
         }
 };
 
-/* Four parts of 16 values, each with a scale and 8 bytes: low nibbles first. */
+/* Four parts of 16 values, each with an E4M3 scale and 8 bytes, low nibbles first. */
 struct Codes_nvfp4 : CodesHeadless<false, 12> {
         static constexpr bool HALVES = true;
         template <CodesOrder O>

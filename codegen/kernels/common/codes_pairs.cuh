@@ -1,11 +1,11 @@
-/* codes_pairs.cuh: a lane's eight codes (stored_codes.cuh) as pairs of 16-bit floats, for products
- * whose sums are scaled afterwards.
+/* codes_pairs.cuh: a lane's eight codes (stored_codes.cuh) as packed pairs of bf16 or f16, for an
+ * mma whose sums are scaled afterwards.
  *
- *      codes_as<T, C>(w, y)    codes plus code_base<T>(), of types below 128; exact
- *      codes_pairs<T, C>(w, y) what is only to be multiplied by the chunk's scale, where
- *                              codes_have_pairs<C>().  Exact, but for tables of floats
- *                              (codes_folder.cuh) and, of bf16, for zeros above 128.
- *      w[i][j]                 values 4i + 2j and the next */
+ *      codes_as<T, C>(w, y)    codes + code_base<T>(), for codes below 128; exact
+ *      codes_pairs<T, C>(w, y) values without the chunk's scale, if codes_have_pairs<C>().  Exact,
+ *                              except for NF4 and FP4 (rounded to T) and, in bf16, zero points
+ *                              above 128.
+ *      w[i][j]                 values 4i + 2j and 4i + 2j + 1 */
 #ifndef TGC_CODES_PAIRS_CUH
 #define TGC_CODES_PAIRS_CUH
 
@@ -20,7 +20,7 @@ struct SameType<T, T> {
         static constexpr bool value = true;
 };
 
-/* The number of which a code is the last bits, and its upper byte. */
+/* code_base has zeros where a code's bits go; code_high is its upper byte. */
 template <class T>
 TGC_DEV constexpr float code_base()
 {
@@ -58,8 +58,8 @@ TGC_DEV void codes_pairs(unsigned (&w)[2][2], const Codes &y)
         if constexpr (C::VALUE) {
                 C::template pairs<T>(w, y);
         } else if constexpr (C::WIDE && SameType<T, bf16>::value) {
-                /* 0x4300 | u is the bf16 128 + u for u below 128, else 2 u: less 256, u - 128 if
-                 * that is negative, else twice that */
+                /* 0x4300 | u is the bf16 128 + u if u < 128, else 2 u.  x = that - 256 is u - 128
+                 * if negative, else 2 (u - 128). */
                 const unsigned one = pack2<T>(1.f, 1.f), less = pack2<T>(-256.f, -256.f),
                                half = pack2<T>(.5f, .5f);
 #pragma unroll

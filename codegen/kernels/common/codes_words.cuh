@@ -1,14 +1,14 @@
-/* codes_words.cuh: helpers of the decoders of codes (stored_codes.cuh): a lane's bytes, nibbles and
- * bits of a chunk of 32 as two words, and the bases of their classes.
+/* codes_words.cuh: helpers of codes_*.cuh: lane t's bytes, nibbles and bits of a chunk of 32
+ * values as two words (four values each), and the base classes.
  *
- *      bytes_of_32<O, ALIGN>(w, q, t)     lane t's bytes of the 32 at q, which ALIGN divides
- *      nibbles_of_16<O, ALIGN>(w, q, t)   its nibbles of the 16 bytes at q
- *      bits_of_32<O>(w, h, t)             its bits of h, as bytes 0 or 1
- *      table_places(w), table_bytes       nibbles in bytes, looked up in 16 bytes
- *      table_pairs(w, low, high)          bytes of two tables as 16 bits each
- *      CodesBase, CodesHeadless           what a decoder says of its codes
- *      codes_words, codes_signed          codes that are the words, or signed bytes
- *      codes_scale, code_float            one scale for all eight; a code as a float */
+ *      bytes_of_32<O, ALIGN>(w, q, t)     lane t's bytes of the 32 at q; ALIGN divides q
+ *      nibbles_of_16<O, ALIGN>(w, q, t)   lane t's nibbles of the 16 bytes at q
+ *      bits_of_32<O>(w, h, t)             lane t's bits of h, as bytes 0 or 1
+ *      table_places(w), table_bytes       looks nibbles up in a table of 16 bytes
+ *      table_pairs(w, low, high)          joins the bytes of two tables to 16 bits each
+ *      CodesBase, CodesHeadless           base classes: the properties of a type's codes
+ *      codes_words, codes_signed          the words as codes, unsigned or signed bytes
+ *      codes_scale, code_float            sets one scale for all eight; a code as a float */
 #ifndef TGC_CODES_WORDS_CUH
 #define TGC_CODES_WORDS_CUH
 
@@ -20,14 +20,14 @@ enum CodesOrder { CODES_RUN, CODES_PAIRS };
 struct Codes {
         unsigned code[2];
         float scale[2], minus[2];
-        float zero; /* of ZEROS types: codes - zero are to be scaled; then minus has it, too */
+        float zero; /* ZEROS types: the block's zero point; minus includes it */
 };
 
 TGC_DEV unsigned u16_even(const unsigned char *p) { return *(const unsigned short *)p; }
-/* Four bytes at an even address, or at one that 4 divides. */
+/* Four bytes at an even address; at a multiple of 4. */
 TGC_DEV unsigned u32_even(const unsigned char *p) { return u16_even(p) | u16_even(p + 2) << 16; }
 TGC_DEV unsigned u32_aligned(const unsigned char *p) { return *(const unsigned *)p; }
-/* At any address. */
+/* Four bytes at any address. */
 TGC_DEV unsigned u32_any(const unsigned char *p)
 {
         return p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16 | (unsigned)p[3] << 24;
@@ -44,7 +44,7 @@ TGC_DEV float f16_bits(unsigned u)
 TGC_DEV float f16_at(const unsigned char *p) { return f16_bits(u16_even(p)); }
 TGC_DEV float f32_at(const unsigned char *p) { return __uint_as_float(u32_aligned(p)); }
 
-/* Lane t's bytes of 32 that are the chunk's values in order, as two words. */
+/* Byte i of the 32 belongs to value i. */
 template <CodesOrder O, int ALIGN>
 TGC_DEV void bytes_of_32(unsigned (&w)[2], const unsigned char *q, int t)
 {
@@ -64,8 +64,7 @@ TGC_DEV void bytes_of_32(unsigned (&w)[2], const unsigned char *q, int t)
         }
 }
 
-/* Lane t's nibbles of 16 bytes whose low nibbles are the first 16 values, as bytes of two words;
- * ALIGN divides q. */
+/* Low nibbles are values 0..15, high nibbles 16..31. */
 template <CodesOrder O, int ALIGN>
 TGC_DEV void nibbles_of_16(unsigned (&w)[2], const unsigned char *q, int t)
 {
@@ -83,7 +82,7 @@ TGC_DEV void nibbles_of_16(unsigned (&w)[2], const unsigned char *q, int t)
         }
 }
 
-/* Of 32 bits, one for each value, lane t's as bytes 0 or 1. */
+/* Bit i of h belongs to value i. */
 template <CodesOrder O>
 TGC_DEV void bits_of_32(unsigned (&w)[2], unsigned h, int t)
 {
@@ -98,18 +97,18 @@ TGC_DEV void bits_of_32(unsigned (&w)[2], unsigned h, int t)
         }
 }
 
-/* Where the nibbles in the bytes of w lie in a table of 16: selectors of its halves, and 0xff for
- * each that is 8 or more. */
+/* Selects table entries for four nibbles, one per byte of w.  low: prmt selector of the entry
+ * modulo 8; high: 0xff for each nibble from 8 on. */
 struct TablePlaces {
         unsigned low, high;
 };
 TGC_DEV TablePlaces table_places(unsigned w)
 {
-        const unsigned pairs = w | w >> 4; /* two nibbles in bytes 0 and 2 */
+        const unsigned pairs = w | w >> 4; /* nibbles 0, 1 in byte 0; 2, 3 in byte 2 */
         return { __byte_perm(pairs, pairs, 0x2020) & 0x7777u, sign_bytes(w << 4) };
 }
 
-/* Their bytes of a table of 16 bytes. */
+/* The four entries that `at` selects from a table of 16 bytes. */
 TGC_DEV unsigned table_bytes(const TablePlaces &at, const unsigned (&table)[4])
 {
         const unsigned a = __byte_perm(table[0], table[1], at.low),
@@ -117,14 +116,14 @@ TGC_DEV unsigned table_bytes(const TablePlaces &at, const unsigned (&table)[4])
         return (a & ~at.high) | (b & at.high);
 }
 
-/* Two tables' bytes of four nibbles as two pairs: those of `low` and `high` are neighbours. */
+/* Joins two tables' bytes, low and high, of four entries to 16 bits each. */
 TGC_DEV void table_pairs(unsigned (&w)[2], unsigned low, unsigned high)
 {
         w[0] = __byte_perm(low, high, 0x5140);
         w[1] = __byte_perm(low, high, 0x7362);
 }
 
-/* The half of the chunk that word i of lane t is of: which of two scales serves. */
+/* Which half of the chunk word i of lane t belongs to, for types with a scale per half. */
 template <CodesOrder O>
 TGC_DEV int half_of_chunk(int i, int t)
 {
@@ -151,13 +150,16 @@ TGC_DEV RawWords raw_nibbles(const unsigned char *q, int t)
         return r;
 }
 
-/* Codes below 128; a WIDE type's reach 255.
- *      VALUE   a word's values, and pairs of them, are made by value() and pairs()
- *      LONG    scales have so many bits that BASE is to go before codes are scaled
- *      HALVES  a chunk's halves have scales of their own
- *      MINIMA  a value is more than its scale times a code less a zero
- *      ZEROS   a block has its own zero
- *      CHAIN   so many chunks have one scale */
+/* Properties of a type's codes.
+ *
+ *      WIDE    codes reach 255, else 127
+ *      VALUE   codes are not integers: value() and pairs() convert them
+ *      LONG    BASE is subtracted before scaling, as BASE * scale would need too many bits
+ *      HALVES  each half of a chunk has its own scale
+ *      MINIMA  values have a minimum besides ZERO: `minus` is used
+ *      ZEROS   each block has its own zero point
+ *      SHARE   chunks with the same raw words
+ *      CHAIN   chunks with the same scale */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
         typedef RawWords Raw;
@@ -166,14 +168,14 @@ struct CodesBase {
         static constexpr int SHARE = SHARE_, ZERO = ZERO_, CHAIN = 1;
         static constexpr float BASE = WIDE ? 32768.f : 128.f;
 };
-/* Of which nothing is in common. */
+/* For types whose chunks share no header. */
 template <bool WIDE, int ZERO>
 struct CodesHeadless : CodesBase<WIDE, 1, ZERO> {
         typedef NoHead Head;
         static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }
 };
 
-/* Blocks of 256 whose sixteen scales are multiples of the float16 behind AT bytes. */
+/* Blocks of 256 with sixteen scales, each times the float16 at byte AT. */
 template <int AT, int SHARE, int ZERO>
 struct CodesHalves : CodesBase<false, SHARE, ZERO> {
         static constexpr bool HALVES = true;
@@ -186,14 +188,14 @@ struct CodesHalves : CodesBase<false, SHARE, ZERO> {
         }
 };
 
-/* The words as they are; the same of signed bytes, plus 128. */
+/* Codes are the words; for signed bytes, code = value + 128. */
 TGC_DEV void codes_words(Codes &y, const RawWords &r, unsigned flip = 0)
 {
         y.code[0] = r.w[0] ^ flip, y.code[1] = r.w[1] ^ flip;
 }
 TGC_DEV void codes_signed(Codes &y, const RawWords &r) { codes_words(y, r, 0x80808080u); }
 
-/* All eight with one scale; word i with its own. */
+/* One scale for all eight; for word i alone. */
 TGC_DEV void codes_scale(Codes &y, float d, float minus = 0.f)
 {
         y.scale[0] = y.scale[1] = d;

@@ -1,10 +1,11 @@
-/* e4m3.cuh: E4M3 codes as bf16 or f16, exact.
+/* e4m3.cuh: E4M3 codes to bf16 or f16, exact.
  *
- *      e4m3_pair<E>(w, j)      codes j and j + 1 of w (j: 0 or 2) times 1 / E4m3<E>::UP, in a word
- *      E4m3<E>::UP             2^120 of bf16, 2^8 of f16: a power of two that E has
- *      e4m3_nan(w)             not 0 where w has a NaN's code, 0x7f or 0xff; as a pair that is 480
+ *      e4m3_pair<E>(w, j)      bytes j and j + 1 of w (j: 0 or 2), times 1 / E4m3<E>::UP, packed
+ *      E4m3<E>::UP             2^120 for bf16, 2^8 for f16: a power of two that E holds
+ *      e4m3_nan(w)             nonzero if w has a NaN code, 0x7f or 0xff; e4m3_pair makes it 480
  *
- * The code's four bits of exponent become the low ones of E's; subnormals stay such. */
+ * The 4 exponent bits become the low exponent bits of E without a change of bias, hence UP;
+ * subnormals stay subnormal. */
 #ifndef TGC_E4M3_CUH
 #define TGC_E4M3_CUH
 
@@ -28,7 +29,7 @@ struct E4m3<f16> {
 template <class E>
 TGC_DEV unsigned e4m3_pair(unsigned w, int j)
 {
-        /* the bits above a code are its sign */
+        /* sign extension left copies of the sign above the code */
         return extend_bytes(w, j) << E4m3<E>::SHIFT & E4m3<E>::KEPT;
 }
 

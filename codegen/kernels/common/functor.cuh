@@ -5,7 +5,8 @@
 #include "tgc.cuh"
 #include "ptx.cuh"
 
-/* p = v, or p += v: gradients of several micro-steps, or of one parameter's several uses. */
+/* p = v, or p += v if `add`: gradients of several micro-steps, or of several uses of a
+ * parameter. */
 template <int V>
 TGC_DEV void accumulate(float *p, float (&v)[V], bool add)
 {
@@ -19,7 +20,7 @@ TGC_DEV void accumulate(float *p, float (&v)[V], bool add)
         store<V>(p, v);
 }
 
-/* The same with the sum so far read ahead. */
+/* The same; `sum`, the value at p, was read early. */
 template <int V>
 TGC_DEV void accumulate(float *p, float (&v)[V], bool add, const Raw<V, float> &sum)
 {
@@ -35,16 +36,16 @@ TGC_DEV void accumulate(float *p, float (&v)[V], bool add, const Raw<V, float> &
 
 TGC_DEV void accumulate(float *p, float v, bool add) { *p = add ? *p + v : v; }
 
-/* What no kernel of the program writes: reading it need not wait for stores. */
+/* Reads memory that no kernel of the program writes, by the read-only cache. */
 template <class T>
 TGC_DEV T fixed(const T *p)
 {
         return __ldg(p);
 }
 
-/* Sine and cosine for rotations.  With 16-bit storage by the special function unit, good to 1e-6 on
- * one turn; whole turns are subtracted first, in two steps.  (A library call for large x would be
- * inlined at every use, and x, a product rounded to float, is by then less exact than this.) */
+/* Sine and cosine for rotary embedding.  For 16-bit storage: the special function unit, accurate
+ * to 1e-6 on one turn, after whole turns are subtracted in two steps.  (sincosf for large x would
+ * be inlined at every use, and x, a rounded product, is already less accurate.) */
 TGC_DEV void sine_cosine(float x, float *s, float *c)
 {
 #if TGC_FAST_MATH
@@ -64,8 +65,8 @@ TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y
         *y1 = x0 * s + x1 * c;
 }
 
-/* Kernels on 16-bit storage use the special function unit (2 ulp or so, far below the storage's
- * rounding; subnormal numbers are zero); those on float32 are exact to an ulp. */
+/* Kernels on 16-bit storage use the special function unit: about 2 ulp, subnormals flushed to 0.
+ * Kernels on float32 are accurate to about 1 ulp. */
 #if TGC_FAST_MATH
 TGC_DEV float epilogue_exp(float x) { return fast_exp2(x * 1.4426950409f); }
 TGC_DEV float epilogue_div(float x, float y) { return x * fast_rcp(y); }
@@ -74,7 +75,7 @@ TGC_DEV float epilogue_exp(float x) { return expf(x); }
 TGC_DEV float epilogue_div(float x, float y) { return x / y; }
 #endif
 
-/* What an int would hold of it: no fraction, nothing larger, no NaN. */
+/* Truncates towards zero and saturates to int's range; NaN becomes 0. */
 TGC_DEV float whole(float x)
 {
         return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f;
@@ -82,9 +83,8 @@ TGC_DEV float whole(float x)
 TGC_DEV float sigmoid(float x) { return epilogue_div(1.f, 1.f + epilogue_exp(-x)); }
 TGC_DEV float silu(float x) { return epilogue_div(x, 1.f + epilogue_exp(-x)); }
 
-/* A normal number's chance of being below x; e: exp(-x^2 / 2).  16-bit storage: the rational
- * polynomial of Abramowitz and Stegun, 7.1.26, within 8e-8, whose exponential the slope needs
- * too. */
+/* The normal distribution function at x; e = exp(-x^2 / 2).  For 16-bit storage: Abramowitz and
+ * Stegun 7.1.26, within 8e-8; it uses e, which the slope needs too. */
 TGC_DEV float normal_below(float x, float e)
 {
 #if TGC_FAST_MATH
@@ -100,8 +100,8 @@ TGC_DEV float normal_below(float x, float e)
 
 TGC_DEV float gelu(float x) { return x * normal_below(x, epilogue_exp(-0.5f * x * x)); }
 
-/* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q =
- * x^2. */
+/* sigmoid(2u), the factor of x in GELU's tanh form x/2 (1 + tanh(u)); u = sqrt(2/pi) (x + 0.044715
+ * x^3), q = x^2. */
 TGC_DEV float gelu_gate(float x, float q)
 {
 #if TGC_FAST_MATH
@@ -113,7 +113,8 @@ TGC_DEV float gelu_gate(float x, float q)
 
 TGC_DEV float gelu_tanh(float x) { return x * gelu_gate(x, x * x); }
 
-/* y = x s is GELU itself, which is computed beside this as a rule. */
+/* Derivative of gelu_tanh.  y is gelu_tanh(x), usually computed nearby, so the compiler shares
+ * it. */
 TGC_DEV float gelu_tanh_slope(float x)
 {
         const float q = x * x, s = gelu_gate(x, q), y = x * s;
@@ -126,7 +127,7 @@ TGC_DEV float gelu_slope(float x)
         return normal_below(x, e) + x * 0.3989422804f * e;
 }
 
-/* e of a logit: cross_entropy_exp.cuh. */
+/* exp of a logit relative to shift, bounded: see cross_entropy_exp.cuh. */
 enum { CE_MOST = 100 };
 TGC_DEV float ce_exp(float v, float shift)
 {
@@ -136,7 +137,7 @@ TGC_DEV float ce_exp(float v, float shift)
 TGC_DEV float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }
 TGC_DEV float gelu_grad(float x, float dy) { return dy * gelu_slope(x); }
 
-/* y = x s is SiLU itself, which is computed beside this as a rule. */
+/* Derivative of silu.  y is silu(x), usually computed nearby. */
 TGC_DEV float silu_slope(float x)
 {
         const float s = sigmoid(x), y = x * s;

@@ -2,11 +2,10 @@
  *
  *      map_task<THREADS, N>(rows, tile, body)
  *
- * calls body(row, col, v) once for all elements, V neighbours at a time; v is
- * scratch: the body loads, computes and stores by itself.  V is the largest
- * power of two up to Body::MAXV that divides N.
+ * calls body(row, col, v) once per vector of V neighbours.  v is scratch: body loads, computes and
+ * stores by itself.  V is the largest power of two up to Body::MAXV that divides N.
  *
- * tiles: ceil(rows * N / (THREADS * MAP_PER_THREAD)).   shared memory: none. */
+ * tiles: ceil(rows * N / (THREADS * MAP_PER_THREAD)).  shared memory: none. */
 #ifndef TGC_MAP_CUH
 #define TGC_MAP_CUH
 
@@ -14,7 +13,7 @@
 
 #define MAP_PER_THREAD 16
 
-/* The widest vector a functor may get where rows are n long (0: unknown, so 1 or MINV). */
+/* The widest vector for rows of n elements (n = 0: unknown, so 1). */
 __host__ __device__ constexpr int vec_of(int n, int maxv)
 {
         return n % 8 == 0 && n && maxv >= 8   ? 8
@@ -42,7 +41,8 @@ TGC_DEV void map_task(int rows, int tile, const Body &body)
         static_assert(V >= Body::MINV, "map: this body needs wider vectors than the rows have");
         long long base = (long long)tile * (THREADS * MAP_PER_THREAD);
         long long total = (long long)rows * N;
-        int row0 = (int)(base / N), col0 = (int)(base % N); /* once; below, 32 bits suffice */
+        int row0 = (int)(base / N), col0 = (int)(base % N); /* divide once in 64 bits; 32 suffice
+                                                             * below */
 #pragma unroll
         for (int i = 0; i < MAP_PER_THREAD / V; i++) {
                 int at = i * STEP + (int)threadIdx.x * V;

@@ -50,7 +50,7 @@ TGC_DEV u64 warp_sum_u64(u64 x)
         return x;
 }
 
-/* Maximum and sum over the block (tgc.cuh's block_all). */
+/* Maximum and sum over the block; red as in block_all (tgc.cuh). */
 template <int THREADS>
 TGC_DEV u64 block_max_u64(u64 x, u64 *red)
 {

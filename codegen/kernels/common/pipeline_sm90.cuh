@@ -1,15 +1,19 @@
-/* pipeline_sm90.cuh: a pipeline of shared memory stages between producer and consumer warps, on
- * Hopper.
+/* pipeline_sm90.cuh: the ring of shared memory stages between producer and consumer warps (as
+ * CUTLASS's PipelineTmaAsync).
  *
- * Stage s has two mbarriers: full[s] (loads have landed) and empty[s] (every warp that reads it is
- * done).  Each side counts steps through all its work; stage and parity follow from the count. */
+ * Stage s has two mbarriers: full[s] (its loads have landed) and empty[s] (every consumer warp has
+ * read it).  Producer and consumers each advance a Pipeline of their own; both see the same
+ * sequence of stages and parities.
+ *
+ * Layout at smem: STAGES stages of Tile::STAGE bytes (operand A, then B from A_BYTES on), full[],
+ * empty[]. */
 #ifndef TGC_RING_SM90_CUH
 #define TGC_RING_SM90_CUH
 
 #include "ptx.cuh"
 #ifdef TGC_SM90A
 
-/* TGC_BOUNDED: give up with a trap after two seconds instead of hanging. */
+/* TGC_BOUNDED: trap after about two seconds instead of hanging. */
 TGC_DEV void pipeline_wait(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
@@ -23,7 +27,7 @@ TGC_DEV void pipeline_wait(Mbar *bar, unsigned parity)
 #endif
 }
 
-/* Where one side stands: its stage, and how often (mod 2) it went round. */
+/* One side's position: the stage, and the parity of its rounds through the ring. */
 template <class Tile>
 struct Pipeline {
         char *smem;
@@ -39,7 +43,7 @@ struct Pipeline {
         __device__ __forceinline__ char *a() const { return smem + stage * Tile::STAGE; }
         __device__ __forceinline__ char *b() const { return a() + Tile::A_BYTES; }
         __device__ __forceinline__ void wait_full() const { pipeline_wait(full(stage), round); }
-        /* A warp is done with stage s. */
+        /* A consumer warp releases stage s; with Tile::PAIR in both blocks of the cluster. */
         __device__ __forceinline__ void leave(int s, int lane) const
         {
                 if constexpr (Tile::PAIR) {
@@ -53,13 +57,13 @@ struct Pipeline {
         {
                 return mbarrier_try_wait(full(stage), round);
         }
-        /* In the first round nothing is to be waited for: a fresh barrier counts the phase before
-         * its first, which has the other parity, as done. */
+        /* Passes at once in the first round: a fresh mbarrier counts the phase before its first,
+         * of the other parity, as complete. */
         __device__ __forceinline__ void wait_empty() const
         {
                 pipeline_wait(empty(stage), round ^ 1);
         }
-        /* Over n steps that others do. */
+        /* Advances over n stages that others handle. */
         __device__ __forceinline__ void skip(int n)
         {
                 const int to = stage + n;
@@ -71,7 +75,7 @@ struct Pipeline {
                 if (++stage == Tile::STAGES)
                         stage = 0, round ^= 1;
         }
-        /* The stage `back` steps ago. */
+        /* The stage used `back` steps ago. */
         __device__ __forceinline__ int before(int back) const
         {
                 return stage >= back ? stage - back : stage - back + Tile::STAGES;

@@ -76,7 +76,7 @@ TGC_DEV void ldmatrix_x2_trans(unsigned (&r)[2], const void *smem)
                      : "memory");
 }
 
-/* d += A B, accumulated in float32.  The tag's value is not looked at. */
+/* d += A B, accumulated in float32.  The last argument only selects the type. */
 TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16)
 {
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -110,7 +110,7 @@ TGC_DEV void mma_16816_first(float (&d)[4], const unsigned (&a)[4], const unsign
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.f));
 }
 
-/* Operands are floats' bits; to_tf32 rounds them, otherwise the low 13 bits are dropped. */
+/* Operands are float bits, rounded by to_tf32 or else truncated (the low 13 bits are ignored). */
 TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
         asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -129,9 +129,9 @@ TGC_DEV unsigned to_tf32(float x)
 
 /* ---- asynchronous copies, global to shared ----------------------------- */
 
-/* 16, 8 or 4 bytes, both sides aligned to as much.  valid = false reads nothing
- * and writes zeros; gmem may then be any address.  The
- * data may be read after cp_async_wait by this thread, after a barrier by others. */
+/* cp.async of 16, 8 or 4 bytes, both sides aligned to the size.  valid = false reads nothing and
+ * writes zeros; gmem may then be any address.  This thread may read the data after cp_async_wait,
+ * others after a barrier as well. */
 TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
 {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)),
@@ -139,7 +139,7 @@ TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
                      : "memory");
 }
 
-/* The first n of 16 bytes (0..16), then zeros. */
+/* Copies the first n bytes of 16 (0 <= n <= 16) and zero-fills the rest. */
 TGC_DEV void cp_async16_part(void *smem, const void *gmem, int n)
 {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)),
@@ -161,10 +161,10 @@ TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)
                      : "memory");
 }
 
-/* Close the group of copies issued since the last commit. */
+/* Closes the group of copies issued since the last commit. */
 TGC_DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/* Wait until at most N groups of this thread are under way (0: all done). */
+/* Waits until at most N groups of this thread are in flight (0: none). */
 template <int N>
 TGC_DEV void cp_async_wait()
 {
@@ -173,7 +173,7 @@ TGC_DEV void cp_async_wait()
 
 /* ---- packing ----------------------------------------------------------- */
 
-/* Two floats to two T in one word, lo in the low half; and back. */
+/* Packs two floats as two T in one word, lo in the low half; unpacks them. */
 TGC_DEV unsigned pack2_as(float lo, float hi, bf16)
 {
         unsigned r;
@@ -209,7 +209,7 @@ TGC_DEV unsigned extend_bytes(unsigned w, int j)
         return r;
 }
 
-/* 0xff where a byte's sign is set, else 0. */
+/* 0xff for each byte whose sign bit is set, else 0. */
 TGC_DEV unsigned sign_bytes(unsigned w)
 {
         unsigned r;
@@ -217,7 +217,7 @@ TGC_DEV unsigned sign_bytes(unsigned w)
         return r;
 }
 
-/* a b + c of two T in a word each, rounded once. */
+/* a * b + c for two packed T, rounded once. */
 TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, bf16)
 {
         unsigned r;
@@ -232,7 +232,7 @@ TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, f16)
         return r;
 }
 
-/* The smaller of each of two bf16. */
+/* Minimum of two packed bf16. */
 TGC_DEV unsigned min2_bf16(unsigned a, unsigned b)
 {
         unsigned r;
@@ -275,7 +275,7 @@ TGC_DEV float fast_tanh(float x)
         return y;
 }
 
-/* c and the products of four bytes of a with those of b; which of them are signed. */
+/* c + the dot product of the four bytes of a and those of b. */
 template <bool A_SIGNED, bool B_SIGNED>
 TGC_DEV int dot4(unsigned a, unsigned b, int c)
 {
@@ -290,9 +290,9 @@ TGC_DEV int dot4(unsigned a, unsigned b, int c)
         return c;
 }
 
-/* d += A (16,32) B (32,8) of bytes, four a word; B's are signed.  Lane (g, t) = lane / 4, lane % 4
- * has k = 4t .. 4t+3 of A's row g in a[0] and of row g+8 in a[1], k + 16 in a[2] and a[3]; of B's
- * column g k in b[0] and k + 16 in b[1]; d as mma_16816's. */
+/* d += A (16,32) B (32,8), bytes, four per word; B is signed.  Lane 4g + t holds of A: row g, k =
+ * 4t..4t+3 in a[0] and k + 16 in a[2]; row g + 8 in a[1] and a[3].  Of B: column g, k in b[0], k +
+ * 16 in b[1].  d as in mma_16816. */
 template <bool A_SIGNED>
 TGC_DEV void mma_16832(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
@@ -308,7 +308,7 @@ TGC_DEV void mma_16832(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[
                              : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* The smaller; NaN if one is. */
+/* Minimum; NaN if either is. */
 TGC_DEV float min_nan(float x, float y)
 {
         float z;
@@ -316,7 +316,7 @@ TGC_DEV float min_nan(float x, float y)
         return z;
 }
 
-/* The larger; NaN if one is. */
+/* Maximum; NaN if either is. */
 TGC_DEV float max_nan(float x, float y)
 {
         float z;
@@ -326,17 +326,17 @@ TGC_DEV float max_nan(float x, float y)
 
 /* ---- global memory ----------------------------------------------------- */
 
-/* Read what no thread writes during this kernel; read it once; write what is
- * not read again soon. */
+/* load_nc: data that no thread writes during this kernel.  load_streaming: data read once.
+ * st_streaming: data not read again soon. */
 template <class C>
 TGC_DEV C load_nc(const C *p)
 {
         return __ldg(p);
 }
 
-/* TGC_WEIGHTS_STAY: all weights of a token fit into L2, and it is to keep them.  What a read that
- * says so brings stays longer than what one that says nothing brings: of 18 MB read again and again
- * with 12 others between, an H100 had it all, else next to nothing. */
+/* TGC_WEIGHTS_STAY: all weights read per token fit in L2 and should stay there.  The explicit
+ * evict_normal policy keeps a line longer than a load without policy does: an H100 kept all of 18
+ * MB that were read repeatedly with 12 MB of others between, and next to nothing without. */
 TGC_DEV uint4 load_streaming(const uint4 *p)
 {
         uint4 v;
@@ -354,7 +354,7 @@ TGC_DEV uint4 load_streaming(const uint4 *p)
         return v;
 }
 
-/* Not by way of the L1 cache, which keeps nothing of it. */
+/* Load through L2 only; L1 keeps nothing. */
 template <class C>
 TGC_DEV C load_l2(const C *p)
 {
@@ -367,14 +367,14 @@ TGC_DEV void st_streaming(C *p, C v)
         __stcs(p, v);
 }
 
-/* Bring p's cache line into L2. */
+/* Prefetches p's cache line into L2. */
 TGC_DEV void prefetch_l2(const void *p)
 {
         asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
 }
 
-/* A counter shared by blocks: what was written before add_release is seen after
- * a load_acquire that reads the sum. */
+/* A counter shared by blocks: writes before add_release are visible after a load_acquire that
+ * reads the sum. */
 TGC_DEV int load_acquire(const int *p)
 {
         int v;
@@ -394,8 +394,8 @@ TGC_DEV void add_release(int *p, int v)
 
 /* ---- barriers and launches --------------------------------------------- */
 
-/* Named barrier id (1..15; 0 is __syncthreads) of n threads, a multiple of 32:
- * sync waits for the n-th, arrive only counts.  Whole warps come together. */
+/* Named barrier id (1..15; 0 is __syncthreads) for n threads, whole warps.  bar_sync waits for all
+ * n; bar_arrive only counts. */
 TGC_DEV void bar_sync(int id, int n)
 {
         asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory");
@@ -405,10 +405,10 @@ TGC_DEV void bar_arrive(int id, int n)
         asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory");
 }
 
-/* Programmatic dependent launch: wait until the kernel before is done and its
- * writes visible; let the kernel after start its prologue.  Without the launch
- * attribute, and below sm_90, they do nothing.  TGC_PDL_AFTER_WAIT: waiting is followed by letting
- * start, so that whoever starts knows that all kernels but this one are done. */
+/* Programmatic dependent launch.  pdl_wait: until the previous kernel has finished and its writes
+ * are visible.  pdl_launch: lets the next kernel start its preamble.  Both do nothing without the
+ * launch attribute, and below sm_90.  TGC_PDL_AFTER_WAIT: pdl_wait also launches the next kernel,
+ * which then knows that every kernel but this one has finished. */
 TGC_DEV void pdl_wait()
 {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
@@ -426,8 +426,7 @@ TGC_DEV void pdl_launch()
 #endif
 }
 
-/* TGC_PDL_LATE: kernels that know a better moment than their beginning let the next one start
- * then. */
+/* TGC_PDL_LATE: kernels that know a better moment than their start launch the next one there. */
 TGC_DEV void pdl_launch_late()
 {
 #ifdef TGC_PDL_LATE
@@ -441,7 +440,7 @@ TGC_DEV void pdl_launch_late()
 
 #endif /* !TGC_EMULATE */
 
-/* The same by template argument, for code that has T and no value of it. */
+/* The same with T as a template argument. */
 template <class T>
 TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {

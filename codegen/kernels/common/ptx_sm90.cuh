@@ -1,10 +1,9 @@
-/* ptx_sm90.cuh: Hopper's own instructions; included by ptx.cuh when the build
- * targets sm_90a (TGC_SM90A).  emulate_sm90.h plays those that kernels use, by the
- * same names.
+/* ptx_sm90.cuh: Hopper's instructions; ptx.cuh includes it for sm_90a (TGC_SM90A).  emulate_sm90.h
+ * has the same functions for the emulator.
  *
  * Who calls: one thread issues an asynchronous copy (tma_*, bulk_*); the four warps of an aligned
- * group of 128 threads call wgmma_* together; all threads of the block or warpgroup call cluster_*
- * and setmaxnreg_*. */
+ * warpgroup call wgmma_* together; all threads of the block or warpgroup call cluster_* and
+ * setmaxnreg_*. */
 #ifndef TGC_PTX_SM90_CUH
 #define TGC_PTX_SM90_CUH
 /* clang-format off: a line an instruction */
@@ -13,20 +12,20 @@
 
 typedef unsigned long long Mbar; /* 8-byte aligned */
 
-/* A phase completes when `count` arrivals and all expected bytes are in. */
+/* A phase completes after `count` arrivals and all expected bytes. */
 TGC_DEV void mbarrier_init(Mbar *bar, unsigned count)
 {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_addr(bar)), "r"(count)
                      : "memory");
 }
 
-/* Once after the inits, by the thread that did them, before anyone else may see the barrier. */
+/* Called once after the inits, by the thread that did them, before others use the barriers. */
 TGC_DEV void fence_barrier_init()
 {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Make a barrier's memory plain memory again, for the next task. */
+/* Turns a barrier's memory back into plain memory, for the next task. */
 TGC_DEV void mbarrier_inval(Mbar *bar)
 {
         asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(smem_addr(bar)) : "memory");
@@ -37,7 +36,7 @@ TGC_DEV void mbarrier_arrive(Mbar *bar)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_addr(bar)) : "memory");
 }
 
-/* Arrive, and make this phase wait for `bytes` of asynchronous copies as well. */
+/* Arrives, and adds `bytes` of asynchronous copies to what this phase waits for. */
 TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes)
 {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_addr(bar)),
@@ -45,9 +44,9 @@ TGC_DEV void mbarrier_expect_tx(Mbar *bar, unsigned bytes)
                      : "memory");
 }
 
-/* Arrive at the same barrier in block `rank` of the cluster: after reads of shared memory, as
- * wgmma's, that are done. (Ordering earlier writes for the other block would take .release.cluster,
- * a fence that waits for all of them.) */
+/* Arrives at the same barrier of block `rank` of the cluster, after completed reads of shared
+ * memory (wgmma's, for example).  Earlier writes are not ordered for the other block: that takes
+ * .release.cluster, a fence that waits for all of them. */
 TGC_DEV void mbarrier_arrive_cluster(Mbar *bar, unsigned rank)
 {
         asm volatile("{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; "
@@ -56,15 +55,16 @@ TGC_DEV void mbarrier_arrive_cluster(Mbar *bar, unsigned rank)
                      : "memory");
 }
 
-/* Arrive once all cp.async that this thread has begun are done: one of the barrier's count. */
+/* Arrives once all cp.async begun by this thread are done; counts as one of the barrier's
+ * arrivals. */
 TGC_DEV void cp_async_arrive(Mbar *bar)
 {
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_addr(bar))
                      : "memory");
 }
 
-/* Has the phase of this parity (0 for the first, then 1, 0, ...) completed?
- * Waits a while in hardware before it says no. */
+/* Has the phase of this parity (0 for the first, then 1, 0, ...) completed?  The hardware waits a
+ * while before it says no. */
 TGC_DEV bool mbarrier_try_wait(Mbar *bar, unsigned parity)
 {
         unsigned ok;
@@ -84,10 +84,9 @@ TGC_DEV void mbarrier_wait(Mbar *bar, unsigned parity)
 
 /* ---- TMA: tiles and flat runs of bytes --------------------------------- */
 
-/* `map` is the address of a kernel's parameter (TmaMap in tgc.cuh), which a launch has
- * to itself, so that no fence is due; x counts along its innermost axis.  smem: 128-byte aligned,
- * 1024 where the map swizzles 128 bytes.  Elements out of bounds arrive as zero and count as
- * bytes. */
+/* `map` is the address of a kernel parameter (TmaMap in tgc.cuh), constant during the launch, so
+ * no fence is needed.  x is the innermost coordinate.  smem is 128-byte aligned, 1024-byte with
+ * 128-byte swizzle.  Elements out of bounds arrive as zeros and count as bytes. */
 TGC_DEV void tma_prefetch_map(const void *map)
 {
         asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -120,8 +119,8 @@ TGC_DEV void tma_load_4d(void *smem, const void *map, Mbar *bar, int x, int y, i
                 : "memory");
 }
 
-/* To the same smem offset, and the same barrier's bytes, in every block of the
- * cluster whose rank's bit is in `mask`. */
+/* Copies to the same smem offset, and signals the same barrier, in every block of the cluster
+ * whose rank's bit is set in `mask`. */
 TGC_DEV void tma_load_2d_multicast(void *smem, const void *map, Mbar *bar, int x, int y,
                                    unsigned short mask)
 {
@@ -132,8 +131,8 @@ TGC_DEV void tma_load_2d_multicast(void *smem, const void *map, Mbar *bar, int x
                 : "memory");
 }
 
-/* The same two with an L2 policy, from l2_evict_first (data read once) or
- * l2_evict_last (data other blocks will read). */
+/* The same two with an L2 policy: l2_evict_first (data read once) or l2_evict_last (data that
+ * other blocks will read). */
 TGC_DEV unsigned long long l2_evict_first()
 {
         unsigned long long p;
@@ -158,9 +157,9 @@ TGC_DEV void tma_load_2d_hint(void *smem, const void *map, Mbar *bar, int x, int
                 : "memory");
 }
 
-/* Shared to global.  Before it: the writers of smem call fence_proxy_async and
- * meet at a barrier.  After it: bulk_commit, and bulk_wait_read before smem is
- * written again, bulk_wait before the kernel's end counts on the data. */
+/* Shared to global.  Before: writers of smem call fence_proxy_async, then a barrier.  After:
+ * bulk_commit; bulk_wait_read before smem is written again; bulk_wait before the result is relied
+ * on. */
 TGC_DEV void tma_store_2d(const void *map, const void *smem, int x, int y)
 {
         asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], "
@@ -178,7 +177,7 @@ TGC_DEV void tma_store_3d(const void *map, const void *smem, int x, int y, int z
                 : "memory");
 }
 
-/* bytes: a multiple of 16; both sides 16-byte aligned. */
+/* bytes is a multiple of 16; both sides are 16-byte aligned. */
 TGC_DEV void bulk_load(void *smem, const void *gmem, unsigned bytes, Mbar *bar)
 {
         asm volatile(
@@ -208,12 +207,12 @@ TGC_DEV void bulk_wait_read()
         asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-/* Order this thread's ordinary writes to shared memory before asynchronous reads
- * of it (wgmma, TMA stores). */
+/* Orders this thread's ordinary writes to shared memory before asynchronous reads of it (wgmma,
+ * TMA stores). */
 TGC_DEV void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/* Byte i: that one of a, b, eight bytes below 128, that nibble i of `at` names; 0 where it is 8 or
- * more. */
+/* Byte i of the result is the byte of {a, b} (eight bytes, each below 128) that nibble i of `at`
+ * selects, or 0 if that nibble is 8 or more. */
 TGC_DEV unsigned pick_below_8(unsigned a, unsigned b, unsigned at)
 {
         unsigned d;
@@ -221,7 +220,7 @@ TGC_DEV unsigned pick_below_8(unsigned a, unsigned b, unsigned at)
         return d;
 }
 
-/* Four E4M3 as two pairs of f16, exact; NaN is NaN. */
+/* Converts four E4M3 to two pairs of f16, exactly; NaN stays NaN. */
 TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
 {
         asm("{ .reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; "
@@ -260,13 +259,13 @@ TGC_DEV void cluster_sync()
         cluster_arrive();
         cluster_wait();
 }
-/* Orders nothing but barriers' initialisation. */
+/* Orders only the initialisation of barriers. */
 TGC_DEV void cluster_arrive_relaxed()
 {
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
-/* cluster_arrive for a whole block, whose first warp fences what all have written: a fence takes
- * eight times as long as the barrier, and twice that where more than six warps fence. */
+/* cluster_arrive for a whole block; only its first warp fences, for the writes of all.  (A fence
+ * takes eight times as long as the barrier, twice that if more than six warps fence.) */
 TGC_DEV void cluster_arrive_block()
 {
         __syncthreads();
@@ -276,8 +275,8 @@ TGC_DEV void cluster_arrive_block()
                 cluster_arrive_relaxed();
 }
 
-/* 4 bytes to the place of p in shared memory of block `rank` of the cluster, counted by the barrier
- * that lies there at the place of bar: no fence. */
+/* Writes 4 bytes at p's address in shared memory of block `rank` of the cluster, and completes
+ * them on the barrier at bar's address there.  No fence needed. */
 TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
 {
         asm volatile(
@@ -288,7 +287,7 @@ TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
                 : "memory");
 }
 
-/* x to the place of p in shared memory of block `rank` of the cluster. */
+/* Writes x at p's address in shared memory of block `rank` of the cluster. */
 TGC_DEV void st_cluster(float *p, unsigned rank, float x)
 {
         asm volatile(
@@ -298,7 +297,7 @@ TGC_DEV void st_cluster(float *p, unsigned rank, float x)
                 : "memory");
 }
 
-/* What block `rank` of the cluster has at the place of p. */
+/* Reads at p's address in shared memory of block `rank` of the cluster. */
 TGC_DEV int ld_cluster(const int *p, unsigned rank)
 {
         int x;
@@ -311,7 +310,7 @@ TGC_DEV int ld_cluster(const int *p, unsigned rank)
         return x;
 }
 
-/* V floats, aligned as one access, from the place of p in block `rank` of the cluster. */
+/* Reads V floats at p's address in block `rank` of the cluster; aligned as one access. */
 template <int V>
 TGC_DEV void load_cluster(float (&v)[V], const float *p, unsigned rank)
 {
@@ -345,7 +344,7 @@ TGC_DEV bool elect_one()
         return r != 0;
 }
 
-/* bar_sync that tells whether x was true in any of the threads. */
+/* bar_sync that returns whether x was true in any of the threads. */
 TGC_DEV bool bar_any(int id, int n, bool x)
 {
         unsigned r;
@@ -358,8 +357,8 @@ TGC_DEV bool bar_any(int id, int n, bool x)
         return r != 0;
 }
 
-/* Registers per thread of this warpgroup, a multiple of 8 from 24 to 256.  ptxas
- * ignores it unless the kernel states __launch_bounds__(THREADS, 1). */
+/* Sets the registers per thread of this warpgroup: a multiple of 8, 24 to 256.  ptxas ignores it
+ * unless the kernel states __launch_bounds__(THREADS, 1). */
 template <int N>
 TGC_DEV void setmaxnreg_inc()
 {
@@ -371,7 +370,7 @@ TGC_DEV void setmaxnreg_dec()
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Four 8x8 matrices of 16-bit values to shared memory: the mirror of ldmatrix_x4. */
+/* Stores four 8x8 matrices of 16-bit values: the inverse of ldmatrix_x4. */
 TGC_DEV void stmatrix_x4(void *smem, const unsigned (&r)[4])
 {
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
@@ -398,11 +397,10 @@ TGC_DEV void stmatrix_x4_trans(void *smem, const unsigned (&r)[4])
 
 /* ---- wgmma ------------------------------------------------------------- */
 
-/* How a tile lies in shared memory: its address, two strides in bytes and the
- * swizzle, which the tensor map that filled it names too.  With 128-byte swizzle
- * and the k axis contiguous (64 16-bit values a row, rows 128 bytes apart, tile
- * 1024-byte aligned): lbo is not looked at, sbo = 1024 (8 rows), and the next 16
- * values of k are 32 bytes further along the address. */
+/* Shared memory descriptor: address, two strides in bytes, and the swizzle, the same as in the
+ * tensor map that filled the tile.  With 128-byte swizzle and k contiguous (rows of 64 16-bit
+ * values, 128 bytes apart; tile 1024-byte aligned): lbo is ignored, sbo = 1024 (8 rows), and the
+ * next 16 values of k are 32 bytes further. */
 enum WgmmaSwizzle { SWIZZLE_NONE = 0, SWIZZLE_128 = 1, SWIZZLE_64 = 2, SWIZZLE_32 = 3 };
 
 TGC_DEV unsigned long long wgmma_desc(const void *smem, unsigned lbo, unsigned sbo,
@@ -418,17 +416,17 @@ TGC_DEV unsigned long long wgmma_desc_k128(const void *smem)
         return wgmma_desc(smem, 16, 1024, SWIZZLE_128);
 }
 
-/* Before the first wgmma, and after registers it reads or adds to were touched. */
+/* Before the first wgmma, and after accumulators or A fragments were touched. */
 TGC_DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 TGC_DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/* Until at most N groups are under way. */
+/* Waits until at most N groups are in flight. */
 template <int N>
 TGC_DEV void wgmma_wait()
 {
         asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Keep the compiler from moving uses of accumulators across a wait or a fence. */
+/* Keeps the compiler from moving uses of accumulators across a wait or a fence. */
 template <int N>
 TGC_DEV void wgmma_hold(float (&d)[N])
 {
@@ -437,8 +435,8 @@ TGC_DEV void wgmma_hold(float (&d)[N])
                 asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* Names alone: x is what a wgmma under way makes in `from`, so that a product can be begun in
- * registers of its own while those of the last one are still read. */
+/* Renames registers: x takes over the accumulator `from` of a wgmma in flight, so that the next
+ * wgmma can start in other registers while x is still read. */
 template <int N>
 TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
 {
@@ -447,19 +445,19 @@ TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
                 x[i] = from[i];
 }
 
-/* 8 bits, as a tag of wgmma's. */
+/* Tag type for 8-bit wgmma. */
 struct e4m3 {
         unsigned char code;
 };
 
-/* wgmma<TA, TB>(d, a, b, accumulate, tag): D (64,N) = A (64,16) B (16,N), plus D
- * if accumulate != 0; N is twice the length of d.  a, b: descriptors; TA, TB: 1
- * where A's m (B's n) axis, not k, is the contiguous one.  The second form has A
- * in registers, as four warps' mma_16816 fragments.  Of float32 what counts is tf32, the low 13
- * bits are dropped; K is 8, both operands have k contiguous, and fragments are mma_1688_tf32's.
+/* wgmma<TA, TB>(d, a, b, accumulate, tag): D (64,N) = A (64,16) B (16,N), plus D if accumulate !=
+ * 0; d has N / 2 registers.  a, b: descriptors.  TA (TB) is 1 if A's m (B's n) axis is contiguous
+ * instead of k.  The second overload takes A from registers, as four warps' mma_16816 fragments.
+ * float is tf32 (the low 13 bits are ignored): K is 8, k is contiguous in both operands, fragments
+ * are those of mma_1688_tf32.
  *
- * d[4j..4j+3] of warp w of the group holds rows 16w + g and 16w + g + 8, columns
- * 8j + 2t and + 1: the fragment of mma_16816, repeated along N. */
+ * d[4j..4j+3] in warp w of the warpgroup: rows 16w + g and 16w + g + 8, columns 8j + 2t and + 1,
+ * the fragment of mma_16816 repeated along N. */
 #define TGC_R10(t)                                           \
         "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, " \
         "%" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -487,7 +485,7 @@ struct e4m3 {
 #define TGC_D96(i) TGC_D64(i), TGC_D32(i + 64)
 #define TGC_D128(i) TGC_D64(i), TGC_D64(i + 64)
 
-/* R registers of d; N; the type; then the numbers of the operands after d. */
+/* R: registers of d.  N.  T, NAME: the type.  Then the asm operand numbers that follow d. */
 #define TGC_WGMMA(R, N, T, NAME, r0, r1, r2, r3, r4, r5, r6)                                       \
         template <int TA, int TB>                                                                  \
         TGC_DEV void wgmma(float(&d)[R], unsigned long long a, unsigned long long b,               \
@@ -512,7 +510,7 @@ struct e4m3 {
                                "r"(accumulate), "n"(TB));                                          \
         }
 
-/* The same of float32. */
+/* The same for float (tf32). */
 #define TGC_WGMMA_TF32(R, N, r0, r1, r2, r3, r4, r5)                                           \
         template <int TA, int TB>                                                              \
         TGC_DEV void wgmma(float(&d)[R], unsigned long long a, unsigned long long b,           \
@@ -539,8 +537,7 @@ struct e4m3 {
                                "r"(accumulate));                                               \
         }
 
-/* The same of e4m3, A in registers: K is 32, a fragment's words have four codes where bf16's have
- * two. */
+/* The same for e4m3 with A in registers: K is 32; a fragment's word has four codes. */
 #define TGC_WGMMA_E4M3(R, N, r0, r1, r2, r3, r4, r5)                                            \
         template <int TB>                                                                       \
         TGC_DEV void wgmma(float(&d)[R], const unsigned(&a)[4], unsigned long long b,           \

@@ -1,9 +1,11 @@
-/* stored.cuh: reads weights in blocks (ir/storage.def), a chunk of 32 at a time.
+/* stored.cuh: reads block-quantised weights (ir/storage.def) as float32, 32 values at a time.
  *
- * The source has TGC_STORED_TYPE(NAME, values, bytes, decoder) for each type that it reads: a class
+ * The emitted source has TGC_STORED_TYPE(NAME, values, bytes, decoder) for each type that it
+ * reads, which defines
  *
- *      Stored_NAME::chunk(v, p, i)     v: values i .. i+31 of the blocks at p, i a multiple of 32
- *      load_stored<Stored_NAME>(v, p, i)     V neighbours that lie in one chunk; V 1: any */
+ *      Stored_NAME::chunk(v, p, i)     v = values i .. i+31 of the blocks at p; 32 divides i
+ *
+ *      load_stored<Stored_NAME>(v, p, i)     V neighbours within one chunk; V = 1: any */
 #ifndef TGC_STORED_CUH
 #define TGC_STORED_CUH
 

@@ -1,32 +1,32 @@
-/* stored_codes.cuh: weights in blocks as their codes: small whole numbers, still to be scaled.
+/* stored_codes.cuh: block-quantised weights as integer codes plus scales, for tensor core
+ * fragments.
  *
- * A fragment of a tensor core's operand gives a lane 8 values of a chunk of 32 in each of its rows.
- * decode_chunk (block_decode.h) makes all 32 of one row; here a lane makes its own 8 alone, four
- * codes a word.
+ * A fragment gives lane t of a quad 8 values of a chunk of 32 in each of its rows.  chunk_NAME
+ * (block_decode.h) decodes all 32 of a row; here a lane decodes its own 8 alone, four codes per
+ * word.
  *
  *      typedef CodesOf<Stored_NAME>::Type C
- *      C::Head h = C::head(b)          what 256 values, or a block of fewer, have in common; b:
- *                                      their bytes
- *      C::Raw r = C::fetch<O>(b, c, t) words of chunk c (0..7) of the 256 values at b for lane t of
- *                                      four; the same for C::SHARE chunks, from a multiple of it on
- *      C::codes<O>(y, h, r, b, c, t)   8 codes, and for each four of them what makes them values:
+ *      C::Head h = C::head(b)          what the 256 values (or one smaller block) at b share
+ *      C::Raw r = C::fetch<O>(b, c, t) loads lane t's words of chunk c (0..7) of the 256 values at
+ *                                      b; the same words for C::SHARE neighbouring chunks
+ *      C::codes<O>(y, h, r, b, c, t)   8 codes, with scale and minus per word (four codes):
  *                                      value = scale * (code - C::ZERO) + minus
  *      code_float<C>(word, j)          code j of a word, plus C::BASE
  *      codes_values<C>(v, y, i)        the four values of word i
  *
- * Which 8 values, by the order O:
- *      CODES_RUN       8t .. 8t+7: words 0 and 1 are four neighbours each
- *      CODES_PAIRS     2t, 2t+1, 2t+8, 2t+9, then the same + 16: as mma_16816's fragments of k
- *                      ascending
+ * Which 8 values lane t has, by the order O:
  *
- * Bytes may lie in shared memory, at even addresses. */
+ *      CODES_RUN       8t .. 8t+7; a word is four neighbours
+ *      CODES_PAIRS     2t, 2t+1, 2t+8, 2t+9, then the same + 16: the k of mma_16816
+ *
+ * The bytes may lie in shared memory, at even addresses. */
 #ifndef TGC_STORED_CODES_CUH
 #define TGC_STORED_CODES_CUH
 
 #include "codes_folder.cuh"
 #include "codes_gguf.cuh"
 
-/* Which serves a type. */
+/* Maps a decoder to its class of codes. */
 template <class Decoder, int VALUES, int BYTES>
 struct CodesOfDecoder;
 #define CODES(decode)                                                   \

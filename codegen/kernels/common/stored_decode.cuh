@@ -1,18 +1,18 @@
-/* stored_decode.cuh: weights in blocks, decoded into memory, for kernels that read no blocks.
+/* stored_decode.cuh: decodes block-quantised weights to memory, for kernels that take no blocks.
  *
- *      stored_decode_task<S, T, THREADS>(to, p, n, tile)     the first n values at p, n a multiple
- *                                                            of 32,
- *              as elements of T.  p: 4-byte aligned.  ceil(n / STORED_DECODED) warps in all.
+ *      stored_decode_task<S, T, THREADS>(to, p, n, tile)
+ *              to[0..n) = the first n values of the blocks at p, as T.  n is a multiple of 32, p is
+ *              4-byte aligned.  The launch has ceil(n / STORED_DECODED) warps in all.
  *
- * A warp's 32 lanes share 256 neighbouring values, four lanes each 32: so neighbouring lanes read
- * and write neighbouring bytes.  All reads of a warp come before its first write, which they might
- * else have to wait for. */
+ * A warp decodes STORED_DECODED values in slices of 256, 8 neighbouring values per lane, so reads
+ * and writes coalesce.  All reads of a warp precede its first write, which might else delay
+ * them. */
 #ifndef TGC_STORED_DECODE_CUH
 #define TGC_STORED_DECODE_CUH
 
 #include "stored_codes.cuh"
 
-enum { STORED_DECODED = 1024 }; /* values of a warp */
+enum { STORED_DECODED = 1024 }; /* values per warp */
 
 template <class S, class T, int THREADS>
 TGC_DEV void stored_decode_task(T *to, const unsigned char *p, long n, int tile)

@@ -1,25 +1,24 @@
-/* stored_dot.cuh: weights in blocks (../../../ir/storage.def) as factors of integer dot products.
+/* stored_dot.cuh: codes of block-quantised weights (../../../ir/storage.def) as operands of
+ * integer dot products.
  *
- * A unit is 16 neighbouring values of a row.  A lane reads UNITS of them, which share bytes, as
- * RUNS runs with a scale each; the units of a run are of the same 32.
+ * A unit is 16 neighbouring values of a row of W.  A lane reads UNITS units that share bytes,
+ * grouped into RUNS runs.  The values of a run share a scale and lie in the same 32.
  *
- *      typedef DotOf<Stored_NAME> D    of types whose codes are bytes: not NF4, FP4 and F8
- *      D::lane_of(u), D::part_of(u)    which lane of a row has unit number u of it, and as which of
- *                                      its units
+ *      typedef DotOf<Stored_NAME> D    byte codes (else: stored_dot_sm90.cuh)
+ *      D::lane_of(u), D::part_of(u)    which lane reads unit u of a row, and as which of its units
  *      D::LANES                lanes that share a block, or 1
- *      D::SIGNED               are codes signed bytes?
- *      D::OFFSETS              is there an offset?
- *      D::SIXTEEN              of a run of two units, is the second's code 16 times as large?
+ *      D::SIGNED               codes are signed bytes
+ *      D::OFFSETS              values have an offset
+ *      D::SIXTEEN              in a run of two units, the second's codes are 16 times too large
  *      D::PLANES, D::PASSES, D::HALVES
- *                              of codes that are no bytes (stored_dot_sm90.cuh), else 1, 1, false
- *      D::TURNS                does D::read take a turn, which of four words comes first?
- *      D::read(u, p, sub)      the units of lane `sub` of the block whose bytes are at p, in shared
- *                              memory: value = scale * code + offset; with SIXTEEN: scale * 16 *
- *                              code
+ *                              1, 1, false here (see stored_dot_sm90.cuh)
+ *      D::TURNS                D::read takes `turn`: which of four words it reads first
+ *      D::read(u, p, sub)      reads the units of lane `sub` of the block at p in shared memory.
+ *                              value = scale * code + offset; with SIXTEEN the first unit's is
+ *                              16 * scale * code + offset
  *
- * p is as aligned as multiples of the type's bytes are; Q4_K's and Q5_K's blocks begin at multiples
- * of
- * 16.  Up to three bytes before a lane's bytes and four behind them are read and not looked at. */
+ * p is aligned as multiples of the block's size are; blocks of Q4_K and Q5_K are 16-byte aligned.
+ * read may touch 3 bytes before and 4 bytes behind a lane's own; their values do not matter. */
 #ifndef TGC_STORED_DOT_CUH
 #define TGC_STORED_DOT_CUH
 
@@ -54,7 +53,7 @@ struct DotUnits {
         float scale[RUNS], offset[RUNS];
 };
 
-/* 4 N bytes at p, a multiple of ALIGN. */
+/* Loads 4 N bytes from p, a multiple of ALIGN (any address if ALIGN is 1 or 2). */
 template <int ALIGN, int N>
 TGC_DEV void dot_words(unsigned (&w)[N], const unsigned char *p)
 {
@@ -88,7 +87,7 @@ TGC_DEV void dot_words(unsigned (&w)[N], const unsigned char *p)
         }
 }
 
-/* The same with ALIGN 4, of four words number `turn` first. */
+/* dot_words with ALIGN 4, each four words rotated: word (i + turn) % 4 comes i-th. */
 template <int N>
 TGC_DEV void dot_words_turned(unsigned (&w)[N], const unsigned char *p, int turn)
 {
@@ -109,10 +108,11 @@ TGC_DEV float dot_half(unsigned bits)
         return __half2float(c.h);
 }
 TGC_DEV float dot_half_at(const unsigned char *p) { return dot_half(*(const unsigned short *)p); }
-/* Byte i as a float. */
+/* Byte i of w as a float. */
 TGC_DEV float dot_byte(unsigned w, int i) { return (float)(w >> 8 * i & 255); }
 
-/* Nibbles of w to bytes of a table of 16 bytes: the low ones, the high ones. */
+/* Looks up the nibbles of w in a table of 16 bytes: low = the bytes for the low nibbles, high =
+ * for the high ones. */
 TGC_DEV void dot_table(unsigned w, unsigned &low, unsigned &high, const unsigned (&table)[4])
 {
         const unsigned at = w & 0x77777777u, half = (w >> 1 & 0x44444444u) | 0x32103210u;
@@ -124,8 +124,8 @@ TGC_DEV void dot_table(unsigned w, unsigned &low, unsigned &high, const unsigned
         high = __byte_perm(a, b, 0x7531);
 }
 
-/* Unit e of lane L is number (L >> PAIR) << PAIR times UNITS, plus e << PAIR, plus L's low PAIR
- * bits. */
+/* Which units a lane has: 2^PAIR lanes interleave theirs.  Unit e of lane L is unit (L >> PAIR <<
+ * PAIR) * UNITS + (e << PAIR) + L % 2^PAIR of the row. */
 template <int UNITS_, int RUNS_, int PAIR_, int LANES_, bool SIGNED_, bool OFFSETS_,
           bool SIXTEEN_ = false>
 struct DotShape {
@@ -159,7 +159,7 @@ struct Dot<Decoder_q8_0, VALUES> : DotShape<2, 1, 0, 1, true, false> {
         }
 };
 
-/* A scale in float32 before the codes; lanes are of 32 values. */
+/* A float32 scale, then the codes.  A lane reads 32 values. */
 template <int VALUES>
 struct Dot<Decoder_i8, VALUES> : DotShape<2, 1, 0, VALUES / 32, true, false> {
         static constexpr bool TURNS = true;
@@ -185,7 +185,7 @@ struct Dot<Decoder_scb, VALUES> : Dot<Decoder_i8, VALUES> {
         }
 };
 
-/* value = d * nibble + m */
+/* value = d * nibble + m.  High nibbles stay in place, 16 times as large (SIXTEEN). */
 TGC_DEV void dot_nibbles(DotUnits<2, 1> &u, const unsigned (&w)[4], float d, float m)
 {
 #pragma unroll
@@ -219,7 +219,7 @@ struct Dot<Decoder_q4_1, VALUES> : DotShape<2, 1, 0, 1, false, true, true> {
         }
 };
 
-/* The zero point is in the scale's last byte. */
+/* The last byte of the float32 scale is the zero point. */
 template <int VALUES>
 struct Dot<Decoder_i4, VALUES> : DotShape<2, 1, 0, VALUES / 32, false, true, true> {
         static constexpr bool TURNS = true;
@@ -234,7 +234,7 @@ struct Dot<Decoder_i4, VALUES> : DotShape<2, 1, 0, VALUES / 32, false, true, tru
         }
 };
 
-/* value = d * (nibble, and above it a bit of h) + m */
+/* value = d * (nibble + 16 * its bit of h) + m */
 TGC_DEV void dot_fives(DotUnits<2, 1> &u, const unsigned (&w)[4], unsigned h, float d, float m)
 {
 #pragma unroll
@@ -273,7 +273,8 @@ struct Dot<Decoder_q5_1, VALUES> : DotShape<2, 1, 0, 1, false, true> {
 
 /* ---- blocks of 256 ------------------------------------------------------------ */
 
-/* Scales and minima of the two runs of lane `sub` of Q4_K and Q5_K. */
+/* Scales and offsets of the two runs of lane `sub`, for Q4_K and Q5_K (6-bit, as ggml packs
+ * them). */
 template <class U>
 TGC_DEV void dot_head_k(U &u, const unsigned char *p, int sub)
 {
@@ -288,7 +289,7 @@ TGC_DEV void dot_head_k(U &u, const unsigned char *p, int sub)
         u.offset[0] = m * dot_byte(least >> by, 0), u.offset[1] = m * dot_byte(least >> by, 1);
 }
 
-/* A lane has 64 neighbours: the low nibbles of 32 bytes and the high ones. */
+/* A lane has 64 neighbouring values: the low nibbles of 32 bytes, then the high ones. */
 template <int VALUES>
 struct Dot<Decoder_q4_k, VALUES> : DotShape<4, 2, 0, 4, false, true> {
         static __device__ __forceinline__ void read(DotUnits<4, 2> &u, const unsigned char *p,
@@ -325,7 +326,8 @@ struct Dot<Decoder_q5_k, VALUES> : DotShape<4, 2, 0, 4, false, true> {
         }
 };
 
-/* Lanes 0, 1 the first 128 values; of both 16 of each 32. */
+/* Lanes 0 and 1 have the first 128 values, 2 and 3 the last.  Each lane of a pair has 16 of each
+ * 32 values. */
 template <int VALUES>
 struct Dot<Decoder_q6_k, VALUES> : DotShape<4, 4, 1, 4, false, true> {
         static __device__ __forceinline__ void read(DotUnits<4, 4> &u, const unsigned char *p,
@@ -402,8 +404,7 @@ struct Dot<Decoder_q3_k, VALUES> : DotShape<4, 4, 1, 4, false, true> {
         }
 };
 
-/* ---- 4 bits that choose a value of a table (block_decode.h has them as numbers)
- * --------------- */
+/* ---- nibbles that index a table (the numbers are in block_decode.h) ------------------ */
 
 TGC_DEV void dot_table_units(DotUnits<2, 1> &u, const unsigned (&w)[4], const unsigned (&table)[4],
                              float d)
@@ -444,7 +445,7 @@ struct Dot<Decoder_iq4_xs, VALUES> : DotShape<2, 1, 0, 8, true, false> {
         }
 };
 
-/* E2M1 twice as large, and half the scale. */
+/* Twice the E2M1 values, as bytes; the scale is half. */
 constexpr unsigned DOT_E2M1[4] = { 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu };
 
 template <int VALUES>
@@ -460,7 +461,7 @@ struct Dot<Decoder_mxfp4, VALUES> : DotShape<2, 1, 0, 1, true, false> {
         }
 };
 
-/* Each 16 values have 8 bytes and a scale of their own. */
+/* 16 values share a scale (E4M3) and 8 bytes: low nibbles first. */
 template <int VALUES>
 struct Dot<Decoder_nvfp4, VALUES> : DotShape<2, 2, 0, 2, true, false> {
         static __device__ __forceinline__ float half_scale(unsigned s)

@@ -1,14 +1,15 @@
-/* stored_dot_sm90.cuh: factors of dot products (stored_dot.cuh) whose codes are no bytes, for
- * kernels of sm_90a.
+/* stored_dot_sm90.cuh: stored_dot.cuh for types whose codes are not bytes; sm_90a only.
  *
- *      NF4, FP4        PASSES 2, PLANES 2: a code is 128 times a number, of pass 0, and another, of
- *                      pass 1.  A number is a byte below 128, in unit e, less another, in unit
- *                      UNITS + e, of which one is 0.  FP4's are exact; NF4's are within 1.6e-5 of
- *                      the largest value.  Byte i of unit e is the lane's value 8 e + i / 2, and 16
- *                      more where i is odd: so neighbours lie in W, and x is to lie likewise.
- *                      D::read takes D::Table, of a zero that the compiler does not know: else it
- *                      keeps the table elsewhere than in registers
- *      F8              HALVES: a code is an f16, exact; unit e's 16 are 8 words from word 8 e on */
+ * NF4, FP4: PASSES 2, PLANES 2.  A value is scale * (128 n0 + n1); pass 0 reads n0, pass 1 n1.
+ * Each n is a difference of two bytes below 128: plane 0 in units 0 .. UNITS-1, minus plane 1 in
+ * the units behind; one of the two is 0.  FP4 is exact; NF4 is within 1.6e-5 of the block's
+ * largest value.  Byte i of unit e is the lane's value 8e + i/2, plus 16 where i is odd: the
+ * nibbles of a byte stay neighbours, and x must be stored in that order.
+ *
+ * D::read takes a D::Table.  D::table(zero) makes it from a zero that the compiler cannot see
+ * through; else the compiler would put the table into memory instead of registers.
+ *
+ * F8: HALVES.  A code is an f16, exact.  16 codes of unit e are 8 words. */
 #ifndef TGC_STORED_DOT_SM90_CUH
 #define TGC_STORED_DOT_SM90_CUH
 
@@ -19,14 +20,14 @@ struct Decoder_nf4;
 struct Decoder_fp4;
 struct Decoder_f8;
 
-/* Bytes of eight codes each: upper halves of codes from 8 on and of those below, then lower
- * halves. */
+/* word[0]: high parts (pass 0) of codes 8..15, word[1]: of codes 0..7; word[2], word[3]: the low
+ * parts. */
 struct DotTable16 {
         unsigned word[4][2];
 };
 
-/* 16 low nibbles, then their high ones, which choose a value: table / ONE, and less than 0 for
- * codes below 8. */
+/* Blocks of 32 nibbles, 16 low ones first.  A value is its table entry / ONE, negated for codes
+ * below 8. */
 template <int VALUES, int ONE>
 struct DotTabled : DotShape<2, 1, 0, VALUES / 32, false, false> {
         static constexpr int PLANES = 2, PASSES = 2;
@@ -66,7 +67,7 @@ struct Dot<Decoder_nf4, VALUES> : DotTabled<VALUES, 15684> {
         }
 };
 
-/* ... for codes from 8 on. */
+/* The negative ONE makes codes from 8 on the negative ones. */
 template <int VALUES>
 struct Dot<Decoder_fp4, VALUES> : DotTabled<VALUES, -16320> {
         static __device__ __forceinline__ DotTable16 table(unsigned zero)

@@ -1,33 +1,29 @@
-/* tgc.cuh: what every CUDA kernel family shares, and the protocol that they follow.
+/* tgc.cuh: what all CUDA kernel families share, and their protocol.
  *
- * Kernels as tasks.  A family is one `__device__` function template
+ * Tasks.  A family is a `__device__` function template
  *
  *      NAME_task<constants...>(pointers, sizes, int tile, char *smem, prologue, epilogue)
  *
- * that does the work of one tile with one thread block.  It never reads blockIdx:
- * the shell does (one grid per kernel today, a persistent kernel that walks
- * many kernels later).  blockDim.x is a template constant THREADS.  A task leaves
- * no thread waiting and ends with its shared memory free for the next task
- * (__syncthreads() first if it touched any).
+ * that computes one tile with one thread block.  It never reads blockIdx: the emitted entry point
+ * chooses the tile (one task per launch, or several side by side).  blockDim.x is a template
+ * constant THREADS.  At its end no thread waits, and its shared memory is free for the next task
+ * (it ends with __syncthreads() if it touched any).
  *
- * Heads and epilogues.  What was fused before and after a family's own work arrives
- * as two functors over V neighbouring elements of one row:
+ * Prologues and epilogues.  Operations fused before and after a family's own work arrive as two
+ * functors over V neighbouring elements of one row:
  *
  *      prologue(int row, int col, float (&v)[V])    fills v    (loads, residual add, ...)
  *      epilogue(int row, int col, float (&v)[V])    consumes v (bias, activation, store)
  *
- * `row` counts all leading dimensions flattened, `col` the last one; col is a
- * multiple of V.  Each functor states `static constexpr int MAXV` (1, 2, 4 or 8):
- * the family may use any V up to it, a power of two; `MINV` is 2 where the
- * functor works on pairs (rotary, two interleaved halves) and 1 elsewhere.
- * A family must never call a functor outside of rows x cols (but see STORES).  Arithmetic is
- * float32 whatever the storage type.
+ * `row` counts all leading dimensions flattened, `col` the last one, a multiple of V.  A functor
+ * states `static constexpr int MAXV` (1, 2, 4 or 8): the family may use any power of two up to it.
+ * MINV is 2 if the functor works on pairs (interleaved rotary), else 1.  A functor is never called
+ * outside of rows x cols (but see STORES).  Arithmetic is float32 whatever the storage type.
  *
- * No floating-point atomics: a sum has one order, so the same bits come twice.
+ * No floating-point atomics: every sum has one order, so results are bitwise reproducible.
  *
- * All PTX is in ptx.cuh.  NVRTC, nvcc (for the tests) and the emulator's host
- * compiler (g++ with emulate.h in front) must all accept this code: C++17, no
- * standard headers, no lambdas in device code. */
+ * All PTX is in ptx.cuh.  NVRTC, nvcc (tests) and the emulator's host compiler (g++ with emulate.h
+ * in front) all accept this code: C++17, no standard headers. */
 #ifndef TGC_CUH
 #define TGC_CUH
 
@@ -41,29 +37,27 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* What an entry point writes, and the emulator redefines:
- * TGC_SMEM(smem) declares the block's dynamic shared memory, `char *smem`, the
- * only shared memory there is (kernels declare no __shared__ variables);
- * TGC_SURPLUS(n) first in a block's work: threads from n on leave, and barriers no longer
- * count them, as the hardware has it from sm_70 on;
- * TGC_KERNEL(k3, n) after the body of entry point k3 names it and its number of
- * parameters, pointers and tensor maps, to the emulator's launcher. */
+/* Macros of emitted entry points; the emulator redefines them. TGC_SMEM(smem) declares the dynamic
+ * shared memory, `char *smem`, the only shared memory there is. TGC_SURPLUS(n), first in a block's
+ * work: threads from n on exit; barriers no longer count them (sm_70 and up). TGC_KERNEL(k3, n)
+ * after the body of entry point k3 tells the emulator's launcher its name and its number of
+ * parameters, pointers and tensor maps. */
 #ifndef TGC_EMULATE
 #define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
 #define TGC_SURPLUS(n)               \
         if ((int)threadIdx.x >= (n)) \
         return
 #define TGC_KERNEL(name, n_params)
-#define TGC_ACCESS(p, bytes) /* the emulator's check of alignment and bounds */
+#define TGC_ACCESS(p, bytes) /* emulator: alignment and bounds check */
 #endif
 
 #ifndef INFINITY /* NVRTC has no math.h */
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-/* A tensor map (CUtensorMap), which Hopper's copy engine reads with: a kernel gets it by value, as
- * `const __grid_constant__ TmaMap`, and passes its address on.  Elsewhere nothing looks at it.  (64
- * bytes are alignment enough by the driver's documents; CUDA 13 gives its own 128.) */
+/* A tensor map (CUtensorMap) for TMA.  A kernel takes it by value, as `const __grid_constant__
+ * TmaMap`, and passes its address on.  Other architectures ignore it.  (The driver requires
+ * 64-byte alignment; CUDA 13's type has 128.) */
 struct alignas(128) TmaMap {
         unsigned long long word[16];
 };
@@ -78,8 +72,8 @@ TGC_DEV void from_float(bf16 *p, float x) { *p = __float2bfloat16_rn(x); }
 TGC_DEV void from_float(f16 *p, float x) { *p = __float2half_rn(x); }
 TGC_DEV void from_float(int *p, float x) { *p = __float2int_rz(x); } /* saturates; NaN is 0 */
 
-/* V neighbouring elements, moved as one access of up to 16 bytes (two for
- * eight floats).  p must be aligned to min(16, V * sizeof(T)) bytes. */
+/* V neighbouring elements, moved as one access of up to 16 bytes (two for eight floats).  p is
+ * aligned to min(16, V * sizeof(T)) bytes. */
 template <int BYTES>
 struct Chunk;
 template <>
@@ -118,8 +112,8 @@ TGC_DEV void load(float (&v)[V], const T *p)
         }
 }
 
-/* Elements ODD, ODD + 2, ... of the 2 * V at p, which is aligned as load<2 * V> wants it.  In the
- * text that codegen/lower/functor_read.c emits. */
+/* Elements ODD, ODD + 2, ... of the 2 V at p, aligned as for load<2 * V>.  Used by text that
+ * codegen/lower/functor_read.c emits. */
 template <int V, int ODD, class T>
 TGC_DEV void load_half(float (&v)[V], const T *p)
 {
@@ -151,7 +145,7 @@ TGC_DEV void store(T *p, const float (&v)[V])
         }
 }
 
-/* V neighbouring elements as they lie in memory: a load that is under way. */
+/* V neighbouring elements in storage format: a load in flight, converted later. */
 template <int V, class T>
 struct Raw {
         static constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V *(int)sizeof(T),
@@ -165,7 +159,7 @@ struct Raw {
                 for (int i = 0; i < N; i++)
                         c[i] = ((const typename Chunk<BYTES>::T *)p)[i];
         }
-        /* Every STRIDE-th element from FIRST on. */
+        /* Elements FIRST, FIRST + STRIDE, ... as floats. */
         template <int FIRST, int STRIDE>
         __device__ __forceinline__ void floats(float (&v)[V / STRIDE]) const
         {
@@ -184,16 +178,16 @@ struct Raw {
         }
 };
 
-/* Some epilogues can start their reads before their values are there:
+/* Optional epilogue interface: early reads.  Such an epilogue starts its loads before its values
+ * are ready:
  *
  *      template <int V> struct In;                             what was read
- *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of
- *                                                              them of rows
- *      get_rows(int row, int col, In<V> &)                     starts the reads of rows
- *      get_cols(int col, In<V> &)                              and of what all rows share
+ *      READS, ROW_READS                                        16-byte reads at V = 8; of rows
+ *      get_rows(int row, int col, In<V> &)                     starts the reads that depend on row
+ *      get_cols(int col, In<V> &)                              starts the reads that all rows share
  *      (int row, int col, float (&v)[V], const In<V> &)        the rest
  *
- * EpilogueReads serves both kinds. */
+ * EpilogueReads works with both kinds. */
 template <class>
 struct Exists {
         typedef void T;
@@ -238,17 +232,18 @@ struct EpilogueReads<Epilogue, V, typename Exists<typename Epilogue::template In
         }
 };
 
-/* And some say where their results go instead of storing them: each of their STORES is one of
- * 16-bit values, of two neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of
- * each),
+/* Optional epilogue interface: stores through an output object, so that a family can stage them in
+ * shared memory.
  *
  *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)
- *              out.put<k>(address, values), k < STORES
+ *              calls out.put<k>(address, values) for k < STORES
  *
- * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two
- * neighbours (0: nothing, -1: several arrays).  STORES 0: some of it is not so.  Straight stores.
- * With STORES and no SUMS an epilogue may be called outside of rows x cols too, where what it puts
- * is dropped: what it reads by itself, not by In, it leaves alone there. */
+ * STORES: number of such stores, of 16-bit values; 0: the epilogue stores by itself.  WIDTHk:
+ * values per two neighbouring columns: 2; 1 (one per pair); or 4.  READ: likewise, 16-bit values
+ * read from rows (the first member of In) per two columns; 0: none, -1: several arrays.
+ *
+ * Straight is the Out that stores directly.  An epilogue with STORES and without SUMS may also be
+ * called outside of rows x cols; its puts are dropped there, and it makes no reads except by In. */
 struct Straight {
         template <int K, int V, class T>
         __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
@@ -266,10 +261,11 @@ struct Straight {
         }
 };
 
-/* An epilogue with SUMS wants a number of its row, get_row(row), which it has from
- * out.of_row(*this, row), and with SUMS 1 what it gave to out.sum(v) added up over the row's
- * columns in a tile: put_sum(row, tile across, sum).  A warp that has whole rows of a tile asks
- * once a tile and sums (PairEpilogue); Straight asks each time and sums nothing. */
+/* Optional epilogue interface: per-row numbers.  With SUMS an epilogue takes a number of its row,
+ * get_row(row), by way of out.of_row(*this, row).  With SUMS 1 the values it passes to out.sum(v)
+ * are added up over the row's columns in a tile and handed to put_sum(row, tile across, sum).
+ * PairEpilogue, whose warps own whole rows of a tile, asks once per tile and sums; Straight asks
+ * each time and sums nothing. */
 template <class Epilogue, class = void>
 struct EpilogueSums {
         static constexpr bool ASKS = false, SUMS = false;
@@ -284,8 +280,9 @@ struct EpilogueSums<Epilogue, typename Number<Epilogue::SUMS>::T> {
         static constexpr bool ASKS = true, SUMS = Epilogue::SUMS;
 };
 
-/* An epilogue with WholeRows has another, `epilogue`, for the values, and wants what that leaves in
- * v of a tile's rows at once, from the families that know it (gemm_norm.cuh). */
+/* Optional epilogue interface: whole rows.  An epilogue with WholeRows wraps another, `epilogue`,
+ * that computes the values v; it then wants whole rows of the tile at once, from families that
+ * support it (gemm_norm.cuh). */
 template <class Epilogue, class = void>
 struct EpilogueRows {
         typedef Epilogue Values;
@@ -315,7 +312,8 @@ struct EpilogueStores<Epilogue, typename Number<Epilogue::STORES>::T> {
         {
                 return k ? Epilogue::WIDTH1 : Epilogue::WIDTH0;
         }
-        /* Do pairs of neighbours fill whole chunks of 16 bytes, in 16 rows of at most 128? */
+        /* Do two neighbouring columns fill whole 16-byte chunks, in 16 rows of at most 128
+         * columns? */
         static __device__ __forceinline__ constexpr bool pairs()
         {
                 return (N == 1 || (N == 2 && width(0) + width(1) != 5)) &&
@@ -323,7 +321,7 @@ struct EpilogueStores<Epilogue, typename Number<Epilogue::STORES>::T> {
         }
 };
 
-/* Reductions over a warp; every lane gets the result.  All 32 lanes take part. */
+/* Warp reductions: all 32 lanes call, every lane gets the result. */
 TGC_DEV float warp_sum(float x)
 {
 #pragma unroll
@@ -332,7 +330,7 @@ TGC_DEV float warp_sum(float x)
         return x;
 }
 
-/* The same over LANES neighbours, a power of two ... */
+/* Sum over groups of LANES neighbouring lanes, LANES a power of two. */
 template <int LANES>
 TGC_DEV float lanes_sum(float x)
 {
@@ -342,7 +340,7 @@ TGC_DEV float lanes_sum(float x)
         return x;
 }
 
-/* ... and over the four lanes that share the rows of a tensor core's fragment. */
+/* Sum over a quad: the four lanes that share the rows of an mma fragment. */
 TGC_DEV float quad_sum(float x)
 {
         x += __shfl_xor_sync(0xffffffffu, x, 1);
@@ -363,9 +361,9 @@ TGC_DEV float warp_max(float x)
         return x;
 }
 
-/* x of all threads of the block, put together by `warp`, which does so for a warp's lanes and gives
- * it to all of them; every thread gets it.  none: what changes nothing.  red: 32 of T in shared
- * memory, used by nothing else until the next __syncthreads() after the call. */
+/* Block reduction of x; every thread gets the result.  warp(x) reduces over a warp and broadcasts;
+ * none is its neutral element.  red: 32 T of shared memory, not reused before the next
+ * __syncthreads() after the call. */
 template <int THREADS, class T, class Warp>
 TGC_DEV T block_all(T x, T none, T *red, const Warp &warp)
 {
@@ -379,7 +377,7 @@ TGC_DEV T block_all(T x, T none, T *red, const Warp &warp)
         return warp((int)(threadIdx.x & 31) < THREADS / 32 ? red[threadIdx.x & 31] : none);
 }
 
-/* Sum and maximum over the block. */
+/* Sum and maximum over the block; red as in block_all. */
 template <int THREADS>
 TGC_DEV float block_sum(float x, float *red)
 {
@@ -392,7 +390,7 @@ TGC_DEV float block_max(float x, float *red)
         return block_all<THREADS>(x, -INFINITY, red, [](float y) { return warp_max(y); });
 }
 
-/* Which norm a kernel applies, or is the norm of. */
+/* The norm that a kernel applies or differentiates. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 /* Philox4x32-10 (Salmon et al., SC 2011): four random words from a 64-bit key
@@ -410,10 +408,9 @@ TGC_DEV uint4 philox(uint4 c, unsigned k0, unsigned k1)
         return c;
 }
 
-/* Dropout: element i of tensor `id` survives with probability 1-p, scaled by
- * 1/(1-p).  One Philox call serves four elements: word i&3 of counter
- * {i>>2 low, i>>2 high, id, step*n_micro+micro}.  The evaluator and the C
- * back end draw the same words. */
+/* Dropout: element i of tensor `id` survives with probability 1-p and is scaled by 1/(1-p).  One
+ * Philox call serves four elements: word i&3 of counter {i>>2 low, i>>2 high, id,
+ * step*n_micro+micro}.  The evaluator and the C back end draw the same words. */
 TGC_DEV float dropout(float x, float p, unsigned id, unsigned long long i, const Rt *rt)
 {
         uint4 r = philox(make_uint4((unsigned)(i >> 2), (unsigned)(i >> 34), id,

@@ -1,14 +1,11 @@
-/* transpose.cuh: transposes a float32 operand, for GEMM instructions that need K contiguous
- * (gemm_sm90.cuh).
+/* transpose.cuh: transposes a float32 operand for tf32 wgmma, which needs K contiguous.
  *
- *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K,
- *                                                              N)
+ *      transpose_task(from, ld, K, N, to, tile, smem)
+ *              to (ceil(K / 32), N, 32) = from (K, N) transposed, in slabs of 32 of K: what a GEMM
+ *              tile loads next is one piece of memory.  The last slab is padded with zeros.
  *
- * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory.
- * The last one ends in zeros.
- *
- * ld, N and both addresses: multiples of 4 floats, or 16 bytes.
- * threads: 256.  tiles: ceil(K / 64) ceil(N / 64).  shared memory: TRANSPOSE_SMEM. */
+ * Addresses are 16-byte aligned; ld and N are multiples of 4 floats. threads: 256.  tiles: ceil(K
+ * / 64) ceil(N / 64).  shared memory: TRANSPOSE_SMEM. */
 #ifndef TGC_TRANSPOSE_CUH
 #define TGC_TRANSPOSE_CUH
 
@@ -44,7 +41,7 @@ TGC_DEV void transpose_task(const float *from, int ld, int K, int N, float *to, 
                         s[(t / 16 + 16 * i) * LD + x + j] = v[i][j];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < EACH; i++) { /* eight lanes a row of a slab */
+        for (int i = 0; i < EACH; i++) { /* eight lanes per row of a slab */
                 const int n = t / 8 + i % 2 * 32, k = i / 2 * 32 + t % 8 * 4;
 #pragma unroll
                 for (int j = 0; j < 4; j++)

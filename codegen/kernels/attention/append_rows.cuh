@@ -1,30 +1,31 @@
-/* append_rows.cuh: appends the keys or values of new tokens to an 8-bit cache (ir/fp8.c).
+/* append_rows.cuh: quantises the keys or values of new tokens and appends them to an 8-bit KV
+ * cache (format: ir/fp8.c).
  *
- *   append_rows_task<K, D, THREADS>(cache, row_bytes, rows, tile, smem, prologue, place)
- *      rows (tokens, K) of D from the prologue; place(token) is the token's row of the cache.
- *      ceil(rows / ROW_ROWS(D, THREADS)) tiles. */
+ *      append_rows_task<K, D, THREADS>(cache, row_bytes, rows, tile, smem, prologue, place)
+ *              rows (tokens, K) of D elements from the prologue; place(token) is the token's row of
+ *              the cache.  ceil(rows / ROW_ROWS(D, THREADS)) tiles. */
 #ifndef TGC_APPEND_ROWS_CUH
 #define TGC_APPEND_ROWS_CUH
 
 #include "row_part.cuh"
 
-/* x 2^-shift, which is at most 448, as e4m3, to nearest, ties to even. */
+/* x (|x| <= 448) as E4M3, to nearest, ties to even. */
 TGC_DEV unsigned fp8_code(float x)
 {
         const unsigned bits = __float_as_uint(x), sign = bits >> 24 & 0x80,
                        mag = bits & 0x7fffffffu;
-        if (mag < 0x3c800000u) /* below 2^-6: so many 2^-9 */
+        if (mag < 0x3c800000u) /* below 2^-6: subnormal, a multiple of 2^-9 */
                 return sign | (__float_as_uint(__uint_as_float(mag) + 0x1p14f) & 15);
         return sign | (((mag + 0x7ffffu + (mag >> 20 & 1)) >> 20) - (120u << 3));
 }
 
-/* The exponent (+ 127) of the power of two for a row whose largest is `most`. */
+/* The biased exponent of a row's scale; most: its largest magnitude. */
 TGC_DEV unsigned fp8_exponent(float most)
 {
         const unsigned bits = __float_as_uint(most);
         if (bits >= 0x7f800000u)
                 return 255;
-        /* most <= 1.75 2^e, which is 448 2^(e - 8) */
+        /* most <= 1.75 * 2^e, which is 448 * 2^(e - 8) */
         const int e = (int)(bits >> 23) - 8 + ((bits & 0x7fffffu) > 0x600000u);
         return e < 127 - 14 ? 127 - 14 : e;
 }

@@ -1,50 +1,54 @@
-/* attention.cuh: scaled dot-product attention forward; scores are never stored.
+/* attention.cuh: scaled dot-product attention, forward; scores are never stored (Dao,
+ * FlashAttention-2, 2023).
  *
- * Query t of sequence b stands at p = rt->pos[b] + t (Att::CACHED) or at t; there
- * are S = p's offset + T keys.  It attends key s if s < S and, as Att says,
- *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
- *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the
- *      other
- * A cache may be one of pages (Att::PAGE); with Att::RAGGED the queries are those of rt->B
- * sequences, rt->start[b] .. rt->start[b + 1] - 1, the graph's B is 1 and T is all of them:
- * B*H*ceil(T/BM) tiles become H * (ceil(T/BM) + rt->B) at most.
- * with score
+ *      o = softmax(x) v over the keys s that query t attends
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
- * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).
  *
- * All attention families take the same description of the problem, which the generator writes:
+ * Query t of sequence b stands at p = rt->pos[b] + t (Att::CACHED) or p = t; there are S =
+ * rt->pos[b] + T (or T) keys.  It attends key s < S if, as Att says,
+ *
+ *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
+ *      DOCUMENTS  begin(b,t) <= s < end(b,t): several texts, packed into one row of tokens
+ *
+ * A query with no key gives o = 0 and lse = -inf.  Query head h reads kv head h / (H/K).
+ *
+ * Att::PAGE: the cache is paged.  Att::RAGGED: the queries of rt->B sequences are packed, those of
+ * b at rt->start[b] .. rt->start[b + 1] - 1; the graph's B is 1, T is their total, and
+ * B*H*ceil(T/BM) tiles become at most H * (ceil(T/BM) + rt->B).
+ *
+ * All attention families take the same description of the problem, which the generator writes,
  *
  *      struct Att7 : AttBase { static constexpr int D = 64, H = 12, K = 4;
  *                              static constexpr float SCALE = 0.125f; };
  *      AttIn<bf16, Att7> in = { q, k, v, {bq, tq, hq}, {bk, tk, hk}, {bv, tv, hv} };
  *
- * and a tile `AttTile<BM, BN, SUB, COLS, THREADS>` from a row of attention_tiles.def:
+ * and a tile AttTile<BM, BN, SUB, COLS, THREADS>, a row of attention_tiles.def:
  *
- *   attention_task<E, Att, Tile>(in, lse, B, T, rt, tile, smem, epilogue)      B*H*ceil(T/BM) tiles
- *      lse (B,H,T) float, natural log, or null.  epilogue(row = b*T + t, col = h*D + d, v).
- *   attention_backward.cuh:
- *   attention_delta_task<E, Att, THREADS>(o, so, g, sg, delta, B, T, tile)
- *                                                   ceil(B*H*T / att_delta_rows<E, Att, THREADS>())
- *                                                   tiles
- *      delta (B,H,T) float = sum_d o g, where g is the gradient of o; so, sg their strides.
- *   attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue_k,
- *   epilogue_v)
- *      B*K*ceil(T/BM) tiles.  epilogue(row = b*T + s, col = kvh*D + d, v).  CACHED must be false.
- *   attention_dq_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue)
- *      B*H*ceil(T/BM) tiles.  epilogue as forward.
- *   attention_decode.cuh: the same function for few queries and a long cache.
+ *      attention_task<E, Att, Tile>(in, lse, B, T, rt, tile, smem, epilogue)
+ *              B*H*ceil(T/BM) tiles.  lse (B,H,T) float, natural log, or null.
+ *              epilogue(row = b*T + t, col = h*D + d, v).
  *
- * Epilogues are called with V <= 4 and rows x cols as stated; MINV may be 1 or 2 (2
- * needs an even D).  Shared memory: the SMEM column of the table.
+ *      attention_backward.cuh:
+ *      attention_delta_task<E, Att, THREADS>(o, so, g, sg, delta, B, T, tile)
+ *              delta (B,H,T) float = sum_d o g; g is the gradient of o; so, sg are strides.
+ *              ceil(B*H*T / att_delta_rows<E, Att, THREADS>()) tiles.
+ *      attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue_k,
+ *              epilogue_v)
+ *              B*K*ceil(T/BM) tiles.  epilogue(row = b*T + s, col = kvh*D + d, v).  Not CACHED.
+ *      attention_dq_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue)
+ *              B*H*ceil(T/BM) tiles.  epilogue as forward.
  *
- * Each task has two implementations (AttPath).  Tensor cores take 16-bit types with VEC == 8
- * (attention_mma.cuh; probabilities are rounded to E before the second product, as usual) and
- * floats with VEC == 4 and D up to 128 (attention_tf32.cuh).  Everything else uses float32 FMA,
- * exact float32 whatever the storage type (attention_simt.cuh).
+ *      attention_decode.cuh: the same function for few queries and a long cache.
  *
- * Each warp holds whole query rows, so that softmax needs only the four lanes of a
- * quad, and the score fragment becomes the A operand of the second product
- * without leaving registers (Dao, FlashAttention-2, 2023). */
+ * Epilogues are called with V <= 4; MINV may be 1 or 2 (2 needs an even D).  Shared memory: the
+ * SMEM column of the table.
+ *
+ * Each task has three implementations (AttPath).  Tensor cores serve 16-bit types with VEC == 8
+ * (attention_mma.cuh; probabilities are rounded to E before P V, as usual), and floats with VEC ==
+ * 4 and D <= 128 (attention_tf32.cuh).  Everything else uses float32 FMA (attention_simt.cuh).
+ *
+ * Each warp owns whole query rows.  So softmax reduces within a quad, and the score accumulator
+ * becomes the A operand of P V without leaving registers. */
 #ifndef TGC_ATTENTION_CUH
 #define TGC_ATTENTION_CUH
 
@@ -57,7 +61,7 @@ template <class E, class Att, class Tile>
 struct AttForwardMma {
         typedef AttPath<E, Att> Path;
         static constexpr int BM = Tile::BM, BN = Tile::BN, THREADS = Tile::THREADS, LD = Path::LD;
-        static constexpr int MT = BM / (THREADS / 32 * 16); /* 16-row blocks of a warp */
+        static constexpr int MT = BM / (THREADS / 32 * 16); /* 16-row blocks per warp */
         static constexpr int NT = BN / 8, KT = Path::KT, DT = Path::DP / 8;
         static constexpr int SMEM = (BM + 4 * BN) * LD * (int)sizeof(E);
         static_assert(BM % (THREADS / 32 * 16) == 0 && BN % 16 == 0, "tile of the mma path");
@@ -73,7 +77,7 @@ struct AttForwardMma {
                 const AttKeys<E, Att> k(in.k, in.sk, hd.rt, b, hk), v(in.v, in.sv, hd.rt, b, hk);
                 const int lane = threadIdx.x & 31, w0 = m0 + (threadIdx.x >> 5) * MT * 16;
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
-                const int row = w0 + (lane >> 2); /* of fragment half 0 */
+                const int row = w0 + (lane >> 2); /* row of fragment half 0 */
 
                 AttRows<E, MT, KT, LD, (MT * KT <= (Path::TF32 && TGC_TF32 ? 16 : 8))> rows;
                 float o[MT][DT][4], top[MT][2], sum[MT][2];
@@ -92,7 +96,7 @@ struct AttForwardMma {
                 for (int n0 = lo, stage = 0; n0 < hi; n0 += BN, stage ^= 1) {
                         E *sk = skv + stage * 2 * BN * LD, *sv = sk + BN * LD;
                         cp_async_wait<0>();
-                        __syncthreads(); /* this stage is here, the other is free */
+                        __syncthreads(); /* this stage has landed, the other is free */
                         if (n0 + BN < hi) {
                                 E *next = skv + (stage ^ 1) * 2 * BN * LD;
                                 att_copy_keys<BN, THREADS, Path, Att::D>(next, k, n0 + BN, hd.S);
@@ -131,7 +135,7 @@ struct AttForwardMma {
                 __syncthreads();
         }
 
-        /* Scores from products; -inf where a query does not attend. */
+        /* Scores from q.k; -inf where a query does not attend. */
         static __device__ __forceinline__ void mask(float (&x)[MT][NT][4],
                                                     const AttHead<E, Att> &hd, int w0, int row,
                                                     int n0)
@@ -156,18 +160,18 @@ struct AttForwardMma {
                                 }
         }
 
-        /* The exponent taken off all scores of a row.  A row without keys so far has top = -inf:
-         * 2^(-inf - 0) = 0, never inf - inf. */
+        /* The exponent subtracted from all scores of a row.  A row without keys so far has top =
+         * -inf; zero is then 0, so that 2^(-inf - 0) = 0 and inf - inf never occurs. */
         static __device__ __forceinline__ float zero(float top)
         {
                 return top == -INFINITY ? 0.f : top * AttHead<E, Att>::BASE2;
         }
 
-        /* One step of the online softmax: x becomes probabilities relative to `top`.  The usual
-         * top is the largest score so far, and every step rescales o.  Any top near it gives
-         * the same quotient, so it is raised only when some row of the warp exceeds it
-         * by 2^8, which float32 sums and 16-bit probabilities hold easily.  Of several sequences a
-         * row's top is raised where that row exceeds it: its bits are its own. */
+        /* One step of online softmax: x becomes probabilities relative to `top`.  The textbook top
+         * is the running maximum, and every step rescales o.  Any top near it gives the same
+         * quotient, so here it is raised only when some row of the warp exceeds it by 2^8, well
+         * within float32 sums and 16-bit probabilities.  With several sequences, only the rows
+         * that exceed it are raised: a row's bits must not depend on its neighbours. */
         static __device__ __forceinline__ void softmax(float (&x)[MT][NT][4], float (&o)[MT][DT][4],
                                                        float (&top)[MT][2], float (&sum)[MT][2],
                                                        const AttHead<E, Att> &hd, int row, int n0)
@@ -234,7 +238,7 @@ struct AttForward {
                                  AttForwardSimt<E, Att, Tile>>::Type Impl;
 };
 
-/* Shared memory of attention_task; the generator asserts it equals the table's. */
+/* Shared memory of attention_task; the generator asserts that it equals the table's. */
 template <class E, class Att, class Tile>
 __host__ __device__ constexpr int attention_smem()
 {

@@ -1,22 +1,22 @@
 /* attention_backward.cuh: gradients of attention.cuh's function, from q, k, v, lse and g = dL/do.
  *
  * With P = exp(score - lse) (0 where a query does not attend), D the dropout mask / (1 - p):
+ *
  *      delta = sum_d o g               attention_delta_task
  *      dS = P * (D * (g v^T) - delta)  * derivative of the soft cap
  *      dv = (P * D)^T g    dk = SCALE dS^T q      attention_dkv_task: one block per key tile
  *      dq = SCALE dS k                            attention_dq_task:  one block per query tile
  *
- * Two kernels recompute the scores: seven products where one fused kernel needs five.  A fused
- * kernel must add dq from all key tiles through memory, in an order that is fixed only if blocks
- * wait for each other.  Here every sum is one thread's own, in order, and the heads that share a kv
- * head are summed inside the block.
+ * Two kernels recompute the scores: seven GEMMs, where a fused kernel needs five.  But a fused
+ * kernel adds dq from all key tiles through memory, which is deterministic only if blocks wait for
+ * each other.  Here every sum is one thread's own, in order; heads that share a kv head are summed
+ * inside the block.
  *
- * dkv works on transposed scores (rows are keys).  So in both kernels the block's own rows stay as
- * A operands, scores become the A operand of the next product in registers, and all streamed data
- * is read as B operands.
+ * dkv works on transposed scores (rows are keys).  So in both kernels the block's own rows are
+ * resident A operands, scores become the A operand of the next GEMM in registers, and all streamed
+ * data is B operands.
  *
- * Signatures, strides, tiles and epilogues: attention.cuh.  Keys and queries are those of
- * one training call: CACHED is false and S = T. */
+ * Signatures, strides, tiles, epilogues: attention.cuh.  CACHED is false and S = T. */
 #ifndef TGC_ATTENTION_GRAD_CUH
 #define TGC_ATTENTION_GRAD_CUH
 
@@ -30,7 +30,7 @@ __host__ __device__ constexpr int att_delta_rows()
         return THREADS / AttLanes<E, Att>::LANES;
 }
 
-/* Rows are (b, t, h), h fastest, so that neighbours in memory are neighbours in the warp. */
+/* Rows are (b, t, h), h fastest, so that rows adjacent in memory go to adjacent lanes. */
 template <class E, class Att, int THREADS>
 TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg, float *delta,
                                   int B, int T, int tile)
@@ -84,31 +84,30 @@ struct AttGradMma {
         typedef AttPath<E, Att> Path;
         static constexpr int BM = Tile::BM, BN = Tile::BN, SUB = Tile::SUB, THREADS = Tile::THREADS,
                              LD = Path::LD;
-        static constexpr int WR = THREADS / 32 / Tile::COLS; /* warps that share the rows        */
+        static constexpr int WR = THREADS / 32 / Tile::COLS; /* warps that share the rows */
         static constexpr int MT = BM / (WR * 16);
         static constexpr int NT = SUB / 8, KT = Path::KT;
-        /* accumulator columns of a warp */
+        /* accumulator columns per warp */
         static constexpr int DW = Path::DP / Tile::COLS, DT = DW / 8;
         static constexpr int SMEM_DQ = (2 * BM + 4 * BN) * LD * (int)sizeof(E);
-        /* Of streamed query i, lse is at sums(...)[i * SL], delta at [(BN + i) * SL]: behind all
-         * rows, floats' in their padding, for 99 KiB hold no more of heads of 128. */
+        /* lse of streamed query i is at sums(...)[i * SL], delta at [(BN + i) * SL]: behind all
+         * rows, or for floats in the rows' padding, as D = 128 leaves no other room in 99 KiB. */
         static constexpr int SL = Path::TF32 ? LD : 1;
         static constexpr int SMEM_DKV = SMEM_DQ + (Path::TF32 ? 0 : 16 * BN);
         static_assert(BM % (WR * 16) == 0 && BN % SUB == 0 && SUB % 16 == 0 && DW % 16 == 0,
                       "tile of the mma path");
-        /* The own rows' fragments stay in registers where those and the accumulators are few
-         * enough. */
+        /* Own rows stay in registers if they and the accumulators fit the budget. */
         typedef AttRows<E, MT, KT, LD, (MT * (2 * DT + 2 * KT) * 4 <= Path::KEEP)> RowsDkv;
         typedef AttRows<E, MT, KT, LD, (MT * (DT + 2 * KT) * 4 <= Path::KEEP)> RowsDq;
 
-        /* sx: where the stages begin. */
+        /* sx: start of the stages. */
         static __device__ __forceinline__ float *sums(E *sx, int stage)
         {
                 return Path::TF32 ? (float *)(sx + stage * 2 * BN * LD + Path::DP)
                                   : (float *)(sx + 4 * BN * LD) + stage * 2 * BN;
         }
 
-        /* Queries [m0, m0 + BN) of head h and their g, lse, delta to one stage. */
+        /* Requests queries [m0, m0 + BN) of head h with g, lse and delta, into one stage. */
         static __device__ __forceinline__ void fetch(E *sx, float *sl, const AttIn<E, Att> &in,
                                                      const E *g, Strides sg, const float *lse,
                                                      const float *delta, int b, int h, int m0,
@@ -128,8 +127,8 @@ struct AttGradMma {
                 cp_async_commit();
         }
 
-        /* att_grad of a fragment whose columns are queries from t0, with lse and delta in shared
-         * memory at l ... */
+        /* att_grad of a fragment whose columns are queries from t0 on; lse and delta at l in
+         * shared memory ... */
         template <bool FULL>
         static __device__ __forceinline__ void by_column(float (&x)[MT][NT][4],
                                                          float (&y)[MT][NT][4],

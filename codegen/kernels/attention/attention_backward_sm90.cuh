@@ -1,16 +1,16 @@
-/* attention_backward_sm90.cuh: attention_backward.cuh's kernels on Hopper (sm_90a), bf16 and f16,
- * heads of 64 or 128, scores without soft cap, alibi, mask and dropout; documents only if causal.
+/* attention_backward_sm90.cuh: attention_backward.cuh's kernels on Hopper (sm_90a): bf16 and f16,
+ * heads of 64 or 128, no soft cap, alibi, mask or dropout; documents only if causal.
  *
- *   attention_dq_tma         attention_dq_sm90.cuh
- *   attention_dkv_tma        attention_dkv_sm90.cuh
- *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, epilogue, epilogue_k,
- *   epilogue_v)
- *      the two side by side, where neither fills the GPU: a block for each job; those of keys make
- *      the deltas that they need for themselves.  rows: o and its gradient.  H = K; shared memory:
- *      att_both_sm90_smem.  (Of both kinds in one kernel ptxas waits for each product, C7515, which
- *      costs short jobs less than a launch.)
+ *      attention_dq_tma         attention_dq_sm90.cuh
+ *      attention_dkv_tma        attention_dkv_sm90.cuh
+ *      attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, epilogue,
+ *              epilogue_k, epilogue_v)
+ *              both in one launch, for problems where neither fills the GPU: one block per job;
+ *              jobs of keys compute the deltas they need.  rows: o and its gradient.  H = K; shared
+ *              memory: att_both_sm90_smem.  (With both kinds in one kernel ptxas serialises wgmma,
+ *              warning C7515; for short jobs that costs less than a launch.)
  *
- * All sums are one thread's own, in order of the rows. */
+ * Every sum is one thread's own, in the order of rows. */
 #ifndef TGC_ATTENTION_GRAD_SM90_CUH
 #define TGC_ATTENTION_GRAD_SM90_CUH
 
@@ -24,7 +24,7 @@ __host__ __device__ constexpr int att_both_sm90_smem(int T)
         return Tile::SMEM + (T + 63) / 64 * 256;
 }
 
-/* One of two kinds of job. */
+/* A job of one of two kinds. */
 template <class Keys, class Queries>
 struct AttEitherSm90 {
         const bool is_keys;
@@ -50,9 +50,9 @@ struct AttEitherSm90 {
         }
 };
 
-/* Blocks go by the length of their jobs, longest first: causal keys' row block r takes as long as
- * queries' r-th from the last.  Of queries and keys the former begin in every second pair, as the
- * last row block may be a short one. */
+/* Blocks go by the length of their jobs, longest first: under CAUSAL, row block r of keys takes as
+ * long as the r-th last row block of queries.  In every second pair queries go first, as the last
+ * row block may be partial. */
 template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
 TGC_DEV void attention_both_tma(const AttGradMaps &in, const AttGradRows<E> &rows, const float *lse,
                                 float *delta, int B, int T, int tile, char *smem, Epilogue epilogue,

@@ -1,9 +1,9 @@
 /* attention_backward_tile_sm90.cuh: what Hopper's backward kernels share (attention_dq_sm90.cuh,
- * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, the pipeline of a warpgroup.
+ * attention_dkv_sm90.cuh): shared memory, jobs, resident operands, the pipeline.
  *
- * A job owns 128 rows of one head, which stay in shared memory: keys and values of a kv head, or
- * queries and the gradients of the output.  All rows that they meet stream through a pipeline, 64 a
- * step.  Warpgroup 0 loads.  Warpgroups 1 and 2 own 64 rows each and exchange nothing. */
+ * A job owns 128 rows of one head, resident in shared memory: keys and values of a kv head, or
+ * queries and gradients of the output.  The rows they meet stream through a pipeline, 64 per step.
+ * Warpgroup 0 is the producer.  Warpgroups 1 and 2 own 64 rows each and exchange nothing. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 
@@ -11,8 +11,8 @@
 #include "attention_panel_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* pipeline_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to
- * be waited for at once ("wgmma.mma_async instructions are serialized", C7514). */
+/* pipeline_wait, with an exit that is never taken: without it ptxas 13.0 serialises wgmma (warning
+ * C7514). */
 TGC_DEV void att_wait_sm90(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
@@ -45,9 +45,9 @@ __host__ __device__ constexpr bool att_grad_sm90_serves()
                (!Att::DOCUMENTS || Att::CAUSAL);
 }
 
-/* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.
- *  KEEP: both own operands are held in registers, so that products read only the step from shared
- *  memory. */
+/* OWNS: jobs whose own rows fit in shared memory; with 2 the next job's rows load during the
+ * current one.  KEEP: both resident operands stay in registers, so that wgmma reads only the
+ * step's from shared memory. */
 template <int D_, int STAGES_, int OWNS_, bool KEEP_>
 struct AttBackwardTileSm90 {
         static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = OWNS_,
@@ -55,17 +55,16 @@ struct AttBackwardTileSm90 {
         static constexpr bool KEEP = KEEP_;
         typedef AttPanel<BM, D> Own;
         typedef AttPanel<BN, D> Step;
-        /* Shared memory: own rows of both kinds; the pipeline and its barriers; barriers full and
-         * empty of the own rows; lse and delta of each stage. */
+        /* Shared memory: own rows of both operands; the pipeline and its barriers; full and empty
+         * barriers of the own rows; lse and delta of each stage. */
         static constexpr int STAGE = 2 * Step::BYTES, OWN = 2 * Own::BYTES, RING = OWNS * OWN;
         static constexpr int OWN_BAR = RING + STAGES * (STAGE + 16), ROWS = OWN_BAR + OWNS * 16;
         static constexpr int SMEM = ROWS + STAGES * BN * 8;
-        /* From a step's descriptor as an operand whose k is D to that whose k are the rows: another
-         * lbo. */
+        /* Added to a step's descriptor with k = D, gives the one with k = rows: another lbo. */
         static constexpr unsigned TALL = (BN * 128 - 16) >> 4 << 16;
         static_assert(D == 64 || D == 128, "whole boxes");
 
-        /* Of job i: its own rows, their barriers, and how often those went round before. */
+        /* Job i: its own rows, their barriers, and how many phases those completed before. */
         static __device__ __forceinline__ char *own(char *smem, int i)
         {
                 return smem + i % OWNS * OWN;
@@ -83,10 +82,9 @@ struct AttBackwardTileSm90 {
 
 /* ---- jobs ------------------------------------------------------------------- */
 
-/* Job i of a block: head of the batch, row block.  Causal jobs differ in length.  Many jobs: a long
- * and a short one of the same head follow each other, and neighbouring blocks share heads, which
- * stay in L2. Few: the longest of all heads first, dealt to the blocks forth and back.  false:
- * there is none. */
+/* Job i of a block: head of the batch, row block; false: none left.  Causal jobs differ in length.
+ * Many jobs: a long and a short one of the same head alternate, and adjacent blocks share heads,
+ * which stay in L2.  Few jobs: longest first over all heads, dealt back and forth. */
 TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool last_first, int &bh,
                      int &m)
 {
@@ -102,12 +100,12 @@ TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool las
         return t < heads * blocks;
 }
 
-/* The own rows [row, row + 128) of a job and the steps [lo, hi) that some of them meet. */
+/* A job's own rows [row, row + 128), and the steps [lo, hi) that some of them meet. */
 struct AttJob {
         int b, h, row, lo, hi;
 };
 
-/* One thread: a block's job i's own rows, of two operands. */
+/* Requests the own rows, two operands, of a block's job i.  One thread. */
 template <class Tile, class Job>
 TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j,
                                int T)
@@ -119,7 +117,7 @@ TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap 
         Tile::Own::load(Tile::own(smem, i) + Tile::Own::BYTES, b, j.h, j.b * T + j.row, full);
 }
 
-/* Step m of a sequence, whose rows begin at `from`. */
+/* Requests step m of a sequence whose rows begin at `from`. */
 template <class Tile>
 TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const AttMap &b, int h,
                                 int from, int m)
@@ -134,14 +132,14 @@ TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const Att
 
 /* ---- registers ----------------------------------------------------------------- */
 
-/* Descriptors differ in their lower words: all panels are swizzled alike, 8 rows are 1024 bytes. */
+/* A descriptor from its lower word: all panels have the same swizzle and 1024 bytes per 8 rows. */
 TGC_DEV unsigned long long att_desc_sm90(unsigned low)
 {
         return low | (unsigned long long)(1024 >> 4) << 32 | (unsigned long long)SWIZZLE_128 << 62;
 }
 
-/* 64 own rows (of them this warp's 16) as A operand, where they are kept; read at each use where
- * not. */
+/* 64 own rows (16 of them this warp's) as A operand: in registers if kept, else loaded at each
+ * use. */
 template <class Tile>
 struct AttOwn {
         unsigned f[Tile::KEEP ? Tile::D / 16 : 1][4];
@@ -157,7 +155,7 @@ struct AttOwn {
                                             panel + ks / 4 * (Tile::BM * 128) + r * 128 +
                                                     ((ks % 4 * 2 + (lane >> 4)) ^ (r & 7)) * 16);
         }
-        /* x = own rows times rows of the step, transposed. */
+        /* x = own rows times the step's rows, transposed. */
         template <class E>
         __device__ __forceinline__ void product(float (&x)[32], unsigned own_, unsigned step_,
                                                 E tag) const
@@ -173,7 +171,7 @@ struct AttOwn {
         }
 };
 
-/* acc (64,D) += p (64,64) times rows of the step. */
+/* acc (64,D) += p (64,64) times the step's rows. */
 template <class Tile, class E>
 TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_,
                           E tag)
@@ -184,9 +182,9 @@ TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], 
                 wgmma<1>(acc, p[ks], step + Tile::Step::tall_k(ks), 1, tag);
 }
 
-/* Whether the pair of x[j] attends.  gap: query minus key at x[0]; along a row of x the query
- * (ROW_QUERY) or the key grows; of the latter those from `end` on, counted from x[0]'s, do not
- * exist.  reach: of documents, how far query and key may be apart, + 1, in either row. */
+/* Does the pair of x[j] attend?  gap: query minus key at x[0].  Along a row of x the query grows
+ * (ROW_QUERY), or the key, which exists below `end` (counted from x[0]'s).  reach: documents: the
+ * maximum distance of query and key + 1, for either row. */
 template <class Att, bool ROW_QUERY>
 TGC_DEV bool att_attends_sm90(int j, int gap, int end, const int (&reach)[2])
 {
@@ -197,19 +195,20 @@ TGC_DEV bool att_attends_sm90(int j, int gap, int end, const int (&reach)[2])
                (Att::CAUSAL || ROW_QUERY || along < end);
 }
 
-/* Row of a step's column c of 64 in shared memory: what one lane reads lies together. */
+/* Shared memory index of a step's column c of 64: what one lane reads is contiguous. */
 TGC_DEV int att_column_sm90(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
 
-/* ---- a warpgroup's place in the pipeline --------------------------------------------- */
+/* ---- a warpgroup's position in the pipeline ----------------------------------------- */
 
-/* Here: the stage of this step; before: that of the one before it, not yet given back, or -1. */
+/* here: the stage of this step; before: that of the previous step, not yet released, or -1. */
 template <class Tile>
 struct AttPlaceSm90 {
         Pipeline<Tile> pipe;
         int here, before;
         unsigned step; /* descriptor of the pipeline's first panel */
-        /* documents: how far each of this lane's two rows reaches; up to where every row of the
-         * warp meets everything (keys: the first row's end; queries: the last row's begin) */
+        /* documents: how far each of this lane's two rows reaches; edge: up to where all rows of
+         * the warp meet everything (keys: end of the first row's document; queries: begin of the
+         * last row's) */
         int reach[2], edge;
 
         __device__ __forceinline__ AttPlaceSm90(char *smem)
@@ -233,21 +232,20 @@ struct AttPlaceSm90 {
                 if ((threadIdx.x & 31) == 0)
                         mbarrier_arrive(bar);
         }
-        /* All products of the step before have been waited for. */
+        /* Releases the previous step's stage; its wgmmas have been waited for. */
         __device__ __forceinline__ void give_back(int now)
         {
                 if (before >= 0)
                         arrive(pipe.empty(before));
                 before = now;
         }
-        /* The same of this step, once they are done: before a wait for steps that may need its
-         * place. */
+        /* Releases this step's stage too, before a wait for steps that may need it. */
         __device__ __forceinline__ void give_back_now()
         {
                 wgmma_wait<0>();
                 give_back(-1);
         }
-        /* Steps that the warpgroup's rows do not meet. */
+        /* Skips n steps that the warpgroup's rows do not meet. */
         __device__ __forceinline__ void skip(int n)
         {
                 for (; n > 0; n--) {
@@ -258,8 +256,7 @@ struct AttPlaceSm90 {
         }
 };
 
-/* A warp's 16 rows of acc, scaled, to the epilogue: row0 + .. of the tokens, those below `end`;
- * head h. */
+/* A warp's 16 rows of acc, scaled, to the epilogue: tokens row0 + .. below `end`, head h. */
 template <int D>
 struct AttShareSm90 {
         static constexpr int WM = 16, WN = D;

@@ -1,5 +1,5 @@
-/* attention_common.cuh: shared by all attention kernels: the problem and its operands, which keys a
- * query attends, scores, the order of blocks, how results are stored. */
+/* attention_common.cuh: what all attention kernels share: the problem (Att, AttIn), which keys a
+ * query attends, scores, the order of tiles, and storing results. */
 #ifndef TGC_ATTENTION_HEAD_CUH
 #define TGC_ATTENTION_HEAD_CUH
 
@@ -10,12 +10,12 @@
 #define TGC_TF32 0 /* 1: float32 products are one product of tf32 each */
 #endif
 
-/* Elements from one batch, token, head to the next; D is contiguous. */
+/* Element strides between batches, tokens and heads; D is contiguous. */
 struct Strides {
         long b, t, h;
 };
 
-/* What the generator derives from; it must add D, H, K and SCALE (> 0). */
+/* Defaults of a problem.  The generator derives from it and adds D, H, K and SCALE (> 0). */
 struct AttBase {
         static constexpr bool CAUSAL = true;
         static constexpr int WINDOW = 0;      /* 0: none */
@@ -24,31 +24,32 @@ struct AttBase {
         static constexpr bool MASK = false; /* in.mask is read */
         /* in.documents is read; CACHED is false */
         static constexpr bool DOCUMENTS = false;
-        /* k, v begin rt->pos[b] tokens before the queries */
+        /* k and v hold rt->pos[b] tokens before the queries */
         static constexpr bool CACHED = false;
-        /* CACHED: k and v are pages of so many tokens, (pages, PAGE, K, D); those of a sequence are
-         * named by its row of rt->pages.  0: they are one piece */
+        /* CACHED: k and v are paged, (pages, PAGE, K, D); rt->pages has a row of page numbers per
+         * sequence.  0: contiguous */
         static constexpr int PAGE = 0;
-        static constexpr int POOL = 0; /* of rt->pages */
-        /* CACHED: k and v are of 8 bits (attention_fp8.cuh), strides bytes */
+        static constexpr int POOL = 0; /* pages in a row of rt->pages */
+        /* CACHED: k and v are 8-bit (attention_fp8.cuh); strides are in bytes */
         static constexpr bool FP8 = false;
-        /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
+        /* CACHED: q holds the tokens of rt->B sequences back to back; rt->start has their
+         * offsets */
         static constexpr bool RAGGED = false;
-        /* of such a call, whose first rt->sampled sequences decode, one token each: these alone, as
-         * rows of a decoding call; or, RAGGED, the others */
+        /* a mixed call: its first rt->sampled sequences decode, one token each.  RAGGED: this
+         * kernel does the other sequences; else it does the decoding ones */
         static constexpr bool MIXED = false;
-        /* a run may have fewer than T tokens; the memory behind them holds anything */
+        /* a call may have fewer than T tokens; the memory behind them is undefined */
         static constexpr bool COUNTED = false;
-        /* of probabilities; the random number's index is ((b*H+h)*T+t)*S + s */
+        /* dropout of probabilities; the random number's index is ((b*H+h)*T+t)*S + s */
         static constexpr float DROPOUT = 0.f;
-        static constexpr unsigned DROP_ID = 0; /* in.drop_id is added */
+        static constexpr unsigned DROP_ID = 0; /* plus in.drop_id */
         /* every pointer and stride is a multiple of VEC elements (8, 4, 2 or 1); pointers are
-         * 16-byte aligned where VEC is 8, or E is float and VEC is 4 */
+         * 16-byte aligned if VEC is 8, or E is float and VEC is 4 */
         static constexpr int VEC = 8;
         typedef float Mask; /* or int */
 };
 
-/* How keys and values lie in memory, and the row of one. */
+/* Storage of keys and values: element type and the address of a row. */
 template <class E, bool FP8>
 struct AttStored {
         typedef E Element;
@@ -69,9 +70,8 @@ struct AttIn {
         const typename Att::Mask *mask; /* element b*mb + t*mt + s*ms; strides 0 broadcast */
         long mb, mt, ms;
         const float *slopes; /* (H) ALiBi */
-        unsigned drop_id;    /* of dropout: layers differ in it, not in their kernels */
-        /* (B,T,2): where a token's document begins and ends; 0 <= begin <= t < end <= T, the same
-         * for all tokens of a document */
+        unsigned drop_id;    /* of dropout; an argument, so that layers share a kernel */
+        /* (B,T,2): first and end token of each token's document; 0 <= begin <= t < end <= T */
         const int *documents;
 };
 
@@ -83,18 +83,18 @@ struct AttTile {
 #define ATT_LOG2E 1.4426950408889634f
 #define ATT_LN2 0.6931471805599453f
 
-/* Keys or values of one head of one sequence: key s is at(s). */
+/* Keys or values of one head of one sequence; at(s) is key s. */
 template <class E, class Att>
 struct AttKeys {
         typedef typename AttStored<E, Att::FP8>::Element Stored;
         typedef typename AttStored<E, Att::FP8>::Row Row;
         Row base;
         long step;
-        const int *pages; /* of the sequence; Att::PAGE only */
+        const int *pages; /* the sequence's page numbers; Att::PAGE only */
 
         static __device__ __forceinline__ Row row_at(const Stored *p, int hk)
         {
-                if constexpr (Att::FP8) /* exponents lie behind the codes of all heads */
+                if constexpr (Att::FP8) /* exponents are stored behind the codes of all heads */
                         return { p, Att::K * Att::D - hk * (Att::D - 1) };
                 else
                         return p;
@@ -105,7 +105,7 @@ struct AttKeys {
               pages(Att::PAGE ? rt->pages[Att::POOL] + (long)rt->slot[b] * rt->slot_pages : nullptr)
         {
         }
-        /* Its row; with paged caches one of the pool. */
+        /* Row number of key s; with pages, in the whole pool. */
         __device__ __forceinline__ long row(int s) const
         {
                 if (!Att::PAGE)
@@ -114,7 +114,7 @@ struct AttKeys {
                 return (long)pages[s / PAGE] * PAGE + s % PAGE;
         }
         __device__ __forceinline__ Row at(int s) const { return base + row(s) * step; }
-        /* near(s0) + s * step is at(s), for keys s of the same page */
+        /* near(s0) + s * step is at(s) for keys s of s0's page. */
         __device__ __forceinline__ Row near(int s0) const
         {
                 return Att::PAGE ? base + (row(s0) - s0) * step : base;
@@ -130,13 +130,13 @@ struct AttKeys {
         }
 };
 
-/* An operand: head h's columns begin at col + h*head. */
+/* A tensor map; head h's columns begin at col + h*head. */
 struct AttMap {
         const void *map;
         int col, head;
 };
 
-/* Column d of a row comes into L2. */
+/* Prefetches column d of a row into L2. */
 template <class E>
 TGC_DEV void att_prefetch(const E *row, int d)
 {
@@ -149,9 +149,9 @@ TGC_DEV void att_prefetch(Fp8Row row, int d)
                 prefetch_l2(row.p + row.aside);
 }
 
-/* The sequence of a ragged call that has a tile, and which of its own that is, where the sequences'
- * tiles lie one after the other: `each` for every BM tokens.  b is rt->B where there is none.
- * MIXED: AttBase's. */
+/* RAGGED: the sequence that `tile` belongs to, and the tile's number within it.  Sequences take
+ * `each` tiles per BM tokens, one sequence after the other.  b is rt->B behind the last.  MIXED as
+ * in AttBase. */
 struct AttSequence {
         int b, start, T, tile;
 };
@@ -171,23 +171,26 @@ TGC_DEV AttSequence att_sequence(const Rt *rt, int each, int tile)
         return { B, 0, 0, 0 };
 }
 
-/* Which of the implementations a problem gets, and how a row lies in shared memory. */
+/* Which implementation serves a problem, and how a row lies in shared memory. */
 template <class E, class Att>
 struct AttPath {
         static constexpr bool TF32 = sizeof(E) == 4 && Att::VEC == 4 && Att::D % 4 == 0 &&
                                      Att::D <= 128;
         static constexpr bool MMA = TF32 || (sizeof(E) == 2 && Att::VEC == 8 && Att::D % 8 == 0);
-        static constexpr int CHUNK = 16 / (int)sizeof(E);                 /* elements of a copy */
-        static constexpr int KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK); /* products' steps    */
+        static constexpr int CHUNK = 16 / (int)sizeof(E);                 /* elements per 16-byte
+                                                                           * copy */
+        static constexpr int KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK); /* k steps of a product
+                                                                           * over D */
         static constexpr int PAD = TF32 ? 32 : 16;
-        static constexpr int DP = (Att::D + PAD - 1) / PAD * PAD; /* D, padded          */
-        /* registers for accumulators and for rows that stay; with fewer, rows are read again */
+        static constexpr int DP = (Att::D + PAD - 1) / PAD * PAD; /* D, padded */
+        /* register budget of accumulators plus resident A fragments; above it, fragments are read
+         * again at each use */
         static constexpr int KEEP = TF32 && !TGC_TF32 ? 0 : 160;
-        static constexpr int LD = MMA ? DP + CHUNK                  /* elements of a row  */
-                                      : ((Att::D + 3) / 4 | 1) * 4; /* floats             */
+        static constexpr int LD = MMA ? DP + CHUNK                  /* elements per row */
+                                      : ((Att::D + 3) / 4 | 1) * 4; /* floats */
 };
 
-/* Where the document of token t, or of the last one, begins and ends; documents (T,2) of one
+/* Begin and end of the document of token t (clamped to the last token); documents (T,2) of one
  * sequence. */
 TGC_DEV int att_begin(const int *documents, int t, int T)
 {
@@ -198,20 +201,21 @@ TGC_DEV int att_end(const int *documents, int t, int T)
         return documents[2 * (t < T ? t : T - 1) + 1];
 }
 
-/* One query head of one sequence: what may be attended, and the score. */
+/* One query head of one sequence: which keys its queries attend, and the score. */
 template <class E, class Att>
 struct AttHead {
         const typename Att::Mask *mask;
         long mt, ms;
         const Rt *rt;
         int T, pos, S, bh;
-        int row0; /* of the results: that of query 0 */
+        int row0; /* row of query 0 in the results */
         float slope;
         unsigned drop_id;
         const int *documents;
 
         static constexpr bool SHAPED = Att::SOFTCAP > 0.f || Att::ALIBI;
-        /* exp(score) = 2^(BASE2 x), with x from score(): q.k itself, or the score */
+        /* exp(score) = 2^(BASE2 x), where x is score()'s result: q.k itself, or the full score if
+         * it is SHAPED */
         static constexpr float BASE2 = SHAPED ? ATT_LOG2E : Att::SCALE * ATT_LOG2E;
 
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_)
@@ -226,7 +230,7 @@ struct AttHead {
         {
         }
 
-        /* Of a ragged call. */
+        /* RAGGED. */
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, const AttSequence &q, int h)
             : AttHead(in, rt_, q.b, h, q.T)
         {
@@ -240,8 +244,8 @@ struct AttHead {
         __device__ int begin(int t) const { return att_begin(documents, t, T); }
         __device__ int end(int t) const { return att_end(documents, t, T); }
 
-        /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0,
-         * s1).  from: begin(t0), for who has it. */
+        /* Ranges: keys that some query of [t0, t1) may attend, queries that may attend some key of
+         * [s0, s1).  from: begin(t0), if the caller has it. */
         __device__ int first_key(int t0, int from) const
         {
                 int s = pos + t0 - Att::WINDOW + 1;
@@ -267,8 +271,8 @@ struct AttHead {
                 return Att::DOCUMENTS && end(s1 - 1) < t ? end(s1 - 1) : t;
         }
 
-        /* All pairs of queries [t0, t1) and keys [s0, s1) attend; would, in one document; none
-         * does. */
+        /* full: all pairs of queries [t0, t1) and keys [s0, s1) attend (one_full: leaving
+         * documents aside); empty: no pair does. */
         __device__ bool full(int t0, int t1, int s0, int s1) const
         {
                 return one_full(t0, t1, s0, s1) &&
@@ -293,7 +297,7 @@ struct AttHead {
                        (!Att::MASK || mask[t * mt + s * ms] != (typename Att::Mask)0);
         }
 
-        /* x of BASE2; slope is the derivative of the score by SCALE q.k. */
+        /* x of BASE2; derivative: of the score with respect to SCALE q.k. */
         __device__ float score(float dot, int t, int s, float &derivative) const
         {
                 float x = dot;
@@ -321,9 +325,9 @@ struct AttHead {
         }
 };
 
-/* Tile -> (head of the batch, row block).  Heads go in groups whose keys and
- * values fit in L2 together; in a group the blocks with most work start first,
- * so that the short ones fill the gaps at the end. */
+/* Tile -> (head of the batch, row block).  Heads go in groups whose keys and values fit in L2
+ * together.  Within a group the longest blocks start first, so that short ones fill the gaps at
+ * the end. */
 template <class E, class Att>
 TGC_DEV void att_order(int tile, int heads, int per_kv, int blocks, int T, bool last_first, int &bh,
                        int &m)
@@ -336,7 +340,7 @@ TGC_DEV void att_order(int tile, int heads, int per_kv, int blocks, int T, bool 
         m = last_first ? blocks - 1 - i / n : i / n;
 }
 
-/* V <= 4 neighbours to an epilogue that takes fewer. */
+/* Up to 4 neighbours to an epilogue of any width. */
 template <class Epilogue>
 TGC_DEV void att_put4(Epilogue &epilogue, int row, int col, float a, float b, float c, float d)
 {
@@ -356,7 +360,7 @@ TGC_DEV void att_put4(Epilogue &epilogue, int row, int col, float a, float b, fl
         }
 }
 
-/* Columns d and, where it exists, d + 1 (d even). */
+/* Columns d and, if it exists, d + 1 (d even). */
 template <int D, class Epilogue>
 TGC_DEV void att_put2(Epilogue &epilogue, int row, int col_base, int d, const float (&o)[2])
 {
@@ -371,15 +375,15 @@ TGC_DEV void att_put2(Epilogue &epilogue, int row, int col_base, int d, const fl
         }
 }
 
-/* 2^x: to the last bits for floats, the hardware's own for 16-bit types. */
+/* 2^x: accurate for float, the hardware's approximation for 16-bit types. */
 template <class E>
 TGC_DEV float att_exp2(float x)
 {
         return sizeof(E) == 4 ? exp2f(x) : fast_exp2(x);
 }
 
-/* How lanes share a row of D elements: LANES lanes (a power of two), V neighbours
- * of up to 16 bytes each, C times. */
+/* How lanes share a row of D elements: LANES lanes (a power of two), V neighbours of up to 16
+ * bytes each, C times. */
 template <class E, class Att>
 struct AttLanes {
         static constexpr int MOST = 16 / (int)sizeof(E) < Att::VEC ? 16 / (int)sizeof(E) : Att::VEC;
@@ -401,8 +405,8 @@ struct AttLanes {
                 return (i / V * LANES + lane) * V + i % V;
         }
 
-        /* This lane's elements of the row at p, as they lie; those past D are left alone.  PAST_L1:
-         * the row's neighbours in memory may still be written. */
+        /* Loads this lane's elements of the row at p, unconverted; those past D are not touched.
+         * PAST_L1: bypass L1, as neighbouring rows may still be written. */
         typedef typename Chunk<V *(int)sizeof(E)>::T Bytes;
         template <bool PAST_L1>
         static __device__ __forceinline__ void get(Bytes (&x)[C], const E *p, int lane)

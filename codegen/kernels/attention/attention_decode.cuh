@@ -1,25 +1,26 @@
-/* attention_decode.cuh: attention.cuh's function for a few queries and a long cache.
+/* attention_decode.cuh: attention.cuh's function for few queries and a long cache (flash-decoding:
+ * split-KV).
  *
- * The cost is reading k and v once, so one block serves all query heads of a kv head
- * (ROWS query rows: T x H/K, in groups of ROWS where there are more), and the
- * cache is split over SPLITS blocks:
+ * Memory-bound: k and v are read once.  One block serves all query heads of a kv head, ROWS of the
+ * T x H/K query rows (more go in groups), and the cache is split over SPLITS blocks:
  *
- *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile,
- *   smem, epilogue)
- *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared
- *      memory; epilogue as in attention_task.  SPLITS > 1: partial results go to work, floats
- *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows and
- *      have keys merges them, in order of the splits whichever it is.  done, an int for each SPLITS
- *      tiles, counts them: 0 before and after.  SPLITS == 1: both are null.
+ *      attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt,
+ *              tile, smem, epilogue)
+ *              B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes;
+ *              epilogue as in attention_task
  *
- * Launch sizes depend on B and T only; what part of the cache a block reads follows from
- * rt->pos, so a captured graph serves every position.  Choose ROWS as the power of two
- * (1..8) at or above T * H/K, SPLITS (1..32) so that the tiles fill the device at the
- * longest context.
+ * SPLITS > 1: each block writes a partial result to work, (B*T*H, SPLITS, att_record<Att>())
+ * floats.  The last block to finish among those that share rows merges them in the order of the
+ * splits, so the result does not depend on which one it is.  done has an int per SPLITS tiles, 0
+ * before and after.  SPLITS == 1: work and done are null.
  *
- * How a warp adds up its keys is attention_decode_lanes.cuh's or, for several rows of 16-bit
- * values, attention_decode_mma.cuh's matter; the warps of a block are merged through shared
- * memory. */
+ * The launch depends on B and T only; which part of the cache a block reads follows from rt->pos,
+ * so one CUDA graph serves every position.  ROWS: the power of two (1..8) at or above T * H/K.
+ * SPLITS (1..32): so many that the tiles fill the device at the longest context.
+ *
+ * Within a block every warp has its own keys; the warps are merged through shared memory.  A
+ * warp's loop is in attention_decode_lanes.cuh, or for several rows of 16-bit values in
+ * attention_decode_mma.cuh. */
 #ifndef TGC_ATTENTION_DECODE_CUH
 #define TGC_ATTENTION_DECODE_CUH
 
@@ -51,8 +52,8 @@ __host__ __device__ constexpr int attention_decode_smem()
         return AttDecodeShape<E, Att, Tile>::SMEM;
 }
 
-/* The keys [s0, s1) of a split, equal parts of those that any row attends, and how many splits have
- * any. */
+/* The keys [s0, s1) of a split: equal parts of the keys that any row attends.  parts: how many
+ * splits have any. */
 struct AttPart {
         int s0, s1, parts;
 };
@@ -61,7 +62,7 @@ template <class E, class Att, class Tile>
 TGC_DEV AttPart att_part(int pos, int T, int split)
 {
         constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP;
-        /* A warp's keys of a step lie in one page where they fit. */
+        /* keys of one warp and step lie in one page where they fit */
         const int first = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0,
                   lo = Att::PAGE ? first & ~(Att::PAGE - 1) : first, hi = pos + T;
         const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + STEP - 1) / STEP * STEP;
@@ -69,10 +70,9 @@ TGC_DEV AttPart att_part(int pos, int T, int split)
         return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
 }
 
-/* Before the wait: the part's keys and values come into L2; for tensor cores those of the first
- * step, as the others come one step ahead, which is faster in long caches.  Only
- * the last one is still being written, and if even the position is not yet this step's, other lines
- * of the cache come. */
+/* Before pdl_wait: prefetches the part's keys and values into L2 (tensor cores: only the first
+ * step's, the others being loaded a step ahead).  If rt->pos is still the previous step's, a few
+ * wrong lines are fetched, which is harmless. */
 template <class E, class Att, class Tile>
 TGC_DEV void att_fetch(const AttPart &at, const AttKeys<E, Att> &k, const AttKeys<E, Att> &v)
 {
@@ -87,7 +87,7 @@ TGC_DEV void att_fetch(const AttPart &at, const AttKeys<E, Att> &k, const AttKey
                 }
 }
 
-/* A warp's keys and values from n0 on that lie in [lo, hi). */
+/* Loads a warp's keys and values from n0 on, those within [lo, hi). */
 template <bool PAST_L1, class Step, class E, class Att>
 TGC_DEV void att_read(Step &step, const AttKeys<E, Att> &k, const AttKeys<E, Att> &v, int n0,
                       int lo, int hi)
@@ -134,7 +134,7 @@ TGC_DEV void att_combine(const float *work, int n, long row, Epilogue epilogue)
         }
 }
 
-/* The position of a sequence, once the launch before has ended. */
+/* The position of a sequence, valid after pdl_wait. */
 template <class Att>
 struct PdlReady {
         const Rt *rt;
@@ -146,11 +146,11 @@ struct PdlReady {
         }
 };
 
-/* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r)
- * * RECORD]: D sums, the largest score, the sum of weights.  Ends with a barrier, unless split >=
- * parts of what it returns: then there is nothing to do and nothing done.  ready() comes back when
- * q and the last keys are there, with the position. new_k, new_v: the one token's own key and
- * value, of this head, if they do not lie in the cache. */
+/* Computes the softmax sums of split `split`: a record per warp and row at smem[(warp * ROWS + r)
+ * * RECORD]: D sums, the maximum score, the sum of weights.  Ends with a barrier.  Returns
+ * `parts`; if split >= parts nothing was done.  ready() waits until q and the newest keys are
+ * there and returns the position.  new_k, new_v: the new token's key and value of this head, if
+ * not in the cache. */
 template <class E, class Att, class Tile, class Ready>
 TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T,
                          const Rt *rt, int split, char *smem, const Ready &ready,
@@ -161,8 +161,8 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
         const int b = rows.b, hk = rows.hk, warp = threadIdx.x >> 5,
                   own = warp * Sh::Step::WARP_KEYS;
         const AttKeys<E, Att> k(in.k, in.sk, rt, b, hk), v(in.v, in.sv, rt, b, hk);
-        /* Before the wait: the first step's keys and values that lie in the cache already.  If this
-         * position is not yet this step's, they are read again. */
+        /* Before pdl_wait: loads the first step's keys and values, which are in the cache already.
+         * If rt->pos is still the previous step's, they are loaded again. */
         typename Sh::Step step;
         const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
         const AttPart guess = att_part<E, Att, Tile>(early, T, split);
@@ -199,7 +199,7 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
         return at;
 }
 
-/* Columns d and d + 1 of row r, not divided yet: the records of all warps together. */
+/* Merges the records of all warps: columns d and d + 1 of row r, not yet divided. */
 template <class E, class Att, class Tile>
 TGC_DEV void att_merge_warps(const char *smem, int r, int d, float (&o)[2], float (&ms)[2])
 {
@@ -221,8 +221,8 @@ TGC_DEV void att_merge_warps(const char *smem, int r, int d, float (&o)[2], floa
         }
 }
 
-/* Whether this block is the last of n to come here, which then sees what the others wrote before. 
- * *count: 0 before and after; last: in shared memory. */
+/* Is this block the last of n to arrive?  If so it sees what the others wrote before.  *count is 0
+ * before and after; last: in shared memory. */
 TGC_DEV bool att_is_last(int *count, int n, int *last)
 {
         __threadfence();
@@ -258,7 +258,7 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         if (split >= parts)
                 return;
 
-        /* Merge the warps, two columns per thread. */
+        /* merges the warps, two columns per thread */
         constexpr int PAIRS = (Att::D + 1) / 2;
         for (int i = threadIdx.x; i < ROWS * PAIRS; i += Tile::THREADS) {
                 const int r = i / PAIRS, d = i % PAIRS * 2, t = rows.t(r);

@@ -1,23 +1,23 @@
-/* attention_decode_lanes.cuh: a few queries over keys in registers, lane by lane: any type and
- * width.
+/* attention_decode_lanes.cuh: a warp's loop of attention_decode.cuh by float32 FMA, for any type
+ * and width.
  *
- * LANES lanes share a key, 16 bytes each, and keep q and their part of the output in registers;
- * each such group runs its own online softmax, and the groups are merged at the end by shuffles. */
+ * LANES lanes share a key, 16 bytes each, and keep q and their part of the output in registers.
+ * Each such group runs its own online softmax; shuffles merge the groups at the end. */
 #ifndef TGC_ATTENTION_DECODE_LANES_CUH
 #define TGC_ATTENTION_DECODE_LANES_CUH
 
 #include "attention_decode_rows.cuh"
 
-/* WARP_KEYS keys and values of a warp, 0 where there is none. */
+/* WARP_KEYS keys and values of a warp; 0 where there is none. */
 template <class E, class Att, class Tile>
 struct AttLanesStep {
         typedef AttLanes<E, Att> L;
         typedef typename AttKeys<E, Att>::Row Row;
-        static constexpr int KEYS = 32 / L::LANES; /* keys a warp reads at once */
+        static constexpr int KEYS = 32 / L::LANES; /* keys per warp and load */
         static constexpr bool FETCHES = false;
-        static constexpr int CV = L::C * L::V; /* elements of a lane        */
-        /* such reads in flight; of one row, as many as leave registers for the blocks of the next
-         * launch */
+        static constexpr int CV = L::C * L::V; /* elements per lane */
+        /* such loads in flight; for one row, as many as leave registers for the next launch's
+         * blocks */
         static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8
                                       : Tile::ROWS * CV <= 32                      ? 4
                                                                                    : 2;
@@ -34,7 +34,7 @@ struct AttLanesStep {
                         for (int c = 0; c < L::C; c++)
                                 k[u][c] = v[u][c] = typename L::Bytes {};
         }
-        /* Those of n0.. that lie in [lo, hi). */
+        /* Loads keys from n0 on, those within [lo, hi). */
         template <bool PAST_L1>
         __device__ __forceinline__ void read(Row kp, long k_step, Row vp, long v_step, int n0,
                                              int lo, int hi)
@@ -48,7 +48,7 @@ struct AttLanesStep {
                         }
                 }
         }
-        /* A step's keys may lie in several pages. */
+        /* The same where a step's keys may lie in several pages. */
         template <bool PAST_L1>
         __device__ __forceinline__ void read_pages(const AttKeys<E, Att> &kp,
                                                    const AttKeys<E, Att> &vp, int n0, int lo,
@@ -66,7 +66,7 @@ struct AttLanesStep {
         }
 };
 
-/* The softmax sums of this warp's keys for ROWS query rows. */
+/* The softmax state of this warp's keys for ROWS query rows. */
 template <class E, class Att, class Tile>
 struct AttLanesSums {
         typedef AttLanesStep<E, Att, Tile> Step;
@@ -91,7 +91,7 @@ struct AttLanesSums {
                                         Step::lane());
                 }
         }
-        /* Keys n0.. below s1. */
+        /* Adds keys n0.. below s1. */
         __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd,
                                             const AttQueries<Att, Tile> &rows, int n0, int s1)
         {
@@ -136,7 +136,7 @@ struct AttLanesSums {
                         }
                 }
         }
-        /* This warp's records. */
+        /* Stores this warp's records. */
         __device__ __forceinline__ void put(float *part)
         {
                 constexpr int RECORD = att_record<Att>();

@@ -1,18 +1,18 @@
-/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit
- * types, heads of 64 or 128.
+/* attention_decode_mma.cuh: a warp's loop of attention_decode.cuh on mma.sync, for two to eight
+ * queries, 16-bit types, heads of 64 or 128.
  *
- * A warp takes 16 keys and values at a time as they come from memory, 16 bytes a lane, without
- * shuffles.  A register of mma.sync's operands may hold any element, as long as both factors hold
- * the same one there.  With g = lane / 4 and t = lane % 4, as in ptx.cuh:
+ * A warp takes 16 keys and values per step straight from global memory into fragments, 16 bytes a
+ * lane, no shuffles.  That permutes k, which is harmless as long as both operands agree.  With g =
+ * lane / 4, t = lane % 4:
  *
- *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys).  Of each 32 elements lane (g, t) has 8t ..
- *               8t+7 of query g and of keys g and g + 8: the k of two products.  It gets the scores
- *               of query g with keys 2t, 2t + 1, 2t + 8, 2t + 9,
- *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): lane (g, t) has
- *               columns 8g .. 8g+7 of 64, of these four keys; product j takes column j of each
- *               eight.
+ *      S = Q K^T   Q (16 x D, 8 rows used), K^T (D, 2 x 8 keys).  Of each 32 elements lane (g, t)
+ *                  has 8t .. 8t+7 of query g and of keys g and g + 8, the k of two mmas.  It gets
+ *                  the scores of query g with keys 2t, 2t + 1, 2t + 8, 2t + 9,
+ *      O = P V     which is where P (16, 16 keys), as A, wants them.  V (16 keys, 8 columns): lane
+ *                  (g, t) has columns 8g .. 8g+7 of 64, of these four keys; mma j takes column j of
+ *                  each eight.
  *
- * The softmax works on a lane's four scores of one query, and two shuffles. */
+ * Softmax works on a lane's four scores of one query, and two shuffles. */
 #ifndef TGC_ATTENTION_DECODE_MMA_CUH
 #define TGC_ATTENTION_DECODE_MMA_CUH
 
@@ -26,21 +26,21 @@ constexpr bool att_decode_mma()
                (Att::D == 64 || Att::D == 128) && Att::VEC >= 8;
 }
 
-/* WARP_KEYS keys and values of a warp, 0 where there is none. */
+/* WARP_KEYS keys and values of a warp; 0 where there is none. */
 template <class E, class Att, class Tile>
 struct AttMmaStep {
         typedef typename AttKeys<E, Att>::Row Row;
         static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
         static constexpr bool FETCHES = true;
-        /* of a lane: keys and values as they are stored, 8 of them each; and 16 bytes of the ring. 
-         * Of 8 bits there are words with exponents, too: of two keys and four values. */
+        /* per lane: keys and values as stored, in vectors of 8; and 16-byte pieces of the ring.
+         * 8-bit caches add the words with exponents, of two keys and four values. */
         static constexpr int STORED = 2 * KC + 4 * VC;
         static constexpr int PIECES = Att::FP8 ? STORED / 2 + 2 : STORED;
         uint4 k[2][KC], v[4][VC];
 
         static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
         static __device__ __forceinline__ int t() { return threadIdx.x & 3; }
-        /* Which of 16 keys value i of a lane is: also that of its score i. */
+        /* Which of the 16 keys value i of a lane, and its score i, belong to. */
         static __device__ __forceinline__ int key(int i)
         {
                 return 2 * t() + (i & 1) + (i >> 1) * 8;
@@ -69,7 +69,7 @@ struct AttMmaStep {
                 else
                         return get<PAST_L1>(p + col);
         }
-        /* Those of n0.. that lie in [lo, hi). */
+        /* Loads keys from n0 on, those within [lo, hi). */
         template <bool PAST_L1>
         __device__ __forceinline__ void read(Row kp, long k_step, Row vp, long v_step, int n0,
                                              int lo, int hi)
@@ -91,8 +91,8 @@ struct AttMmaStep {
                                         v[i][c] = get<PAST_L1>(vp + s * v_step, c * 64 + g() * 8);
                 }
         }
-        /* What read() would read, into `to` in shared memory by cp.async, and from there: a piece
-         * of every thread, then the next. */
+        /* Copies what read() would load to `to` in shared memory by cp.async; take() reads it from
+         * there.  One piece of every thread, then the next. */
         static __device__ __forceinline__ void copy(uint4 *to, Row kp, long k_step, Row vp,
                                                     long v_step, int n0, int hi)
         {
@@ -103,7 +103,7 @@ struct AttMmaStep {
                         copy_elements(to, kp, k_step, vp, v_step, n0, hi);
                 }
         }
-        /* All codes, 8 bytes each, and behind them the words with exponents. */
+        /* All codes, 8 bytes each, then the words with exponents. */
         static __device__ __forceinline__ void copy_codes(uint4 *to, Fp8Row kp, long k_step,
                                                           Fp8Row vp, long v_step, int n0, int hi)
         {
@@ -145,7 +145,8 @@ struct AttMmaStep {
                                 cp_async16(to + (i * VC + c) * Tile::THREADS, p + c * 64, s < hi);
                 }
         }
-        /* shift: of kp and vp, which is the same (rows are of a multiple of 16 bytes) */
+        /* shift: the exponent's position in its word, the same for kp and vp (rows are multiples
+         * of 16 bytes) */
         __device__ __forceinline__ void take_codes(const uint4 *from, int shift)
         {
                 const uint2 *codes = (const uint2 *)from + threadIdx.x;
@@ -173,7 +174,7 @@ struct AttMmaStep {
                 for (int i = 0; i < 4 * VC; i++)
                         v[i / VC][i % VC] = from[(2 * KC + i) * Tile::THREADS];
         }
-        /* Those of n0.. below hi into L2. */
+        /* Prefetches keys from n0 on, below hi, into L2. */
         __device__ __forceinline__ void fetch(Row kp, long k_step, Row vp, long v_step, int n0,
                                               int hi) const
         {
@@ -192,21 +193,21 @@ TGC_DEV unsigned att_word(const uint4 &x, int i)
         return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
-/* Element j of two rows of eight, as one word. */
+/* Element j of two vectors of eight, packed. */
 TGC_DEV unsigned att_pair(const uint4 &x, const uint4 &y, int j)
 {
         const unsigned lo = att_word(x, j / 2), hi = att_word(y, j / 2);
         return j % 2 ? lo >> 16 | (hi & 0xffff0000u) : (lo & 0xffffu) | hi << 16;
 }
 
-/* The softmax sums of this warp's keys; lane (g, t) is about query row g. */
+/* The softmax state of this warp's keys; lane (g, t) holds query row g. */
 template <class E, class Att, class Tile>
 struct AttMmaSums {
         typedef AttMmaStep<E, Att, Tile> Step;
         static constexpr int KC = Step::KC, VC = Step::VC;
         uint4 q[KC];
         float acc[8 * VC][4], top, sum, slope;
-        int row; /* t of its query; T where there is none */
+        int row; /* token of its query; T if there is none */
 
         __device__ __forceinline__ AttMmaSums(const AttIn<E, Att> &in,
                                               const AttQueries<Att, Tile> &rows, int T)
@@ -227,7 +228,7 @@ struct AttMmaSums {
                 for (int i = 0; i < 32 * VC; i++)
                         acc[i / 4][i % 4] = 0.f;
         }
-        /* Keys n0.. below s1. */
+        /* Adds keys n0.. below s1. */
         __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd,
                                             const AttQueries<Att, Tile> &, int n0, int s1)
         {
@@ -275,7 +276,7 @@ struct AttMmaSums {
                                      att_pair(step.v[2][i / 8], step.v[3][i / 8], i % 8));
                 }
         }
-        /* This warp's records. */
+        /* Stores this warp's records. */
         __device__ __forceinline__ void put(float *part)
         {
                 constexpr int RECORD = att_record<Att>();

@@ -1,5 +1,5 @@
-/* attention_decode_rows.cuh: splits the work of a few queries over a long cache, assigns rows to
- * blocks, and merges the online softmax of two parts of the keys. */
+/* attention_decode_rows.cuh: which query rows a block of attention_decode.cuh has, and how two
+ * partial online softmaxes merge. */
 #ifndef TGC_ATTENTION_DECODE_ROWS_CUH
 #define TGC_ATTENTION_DECODE_ROWS_CUH
 
@@ -10,15 +10,16 @@ struct AttDecode {
         static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_;
 };
 
-/* Floats of one row's part: D sums (D even or one more), the largest score, the sum of weights. */
+/* Floats of one row's record: D sums (D rounded up to even), the maximum score, the sum of
+ * weights. */
 template <class Att>
 __host__ __device__ constexpr int att_record()
 {
         return (Att::D + 1) / 2 * 2 + 2;
 }
 
-/* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
- * The factors for each; both 0 where neither has seen a key. */
+/* Merges two online softmaxes, (top, sum, acc) += (top2, sum2, acc2): the factors that bring each
+ * to the common maximum; both 0 if neither has seen a key. */
 template <class E>
 TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
 {
@@ -28,7 +29,7 @@ TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
         top = t;
 }
 
-/* A block's part of the cache for ROWS query rows: where it is, and who they are. */
+/* A block's ROWS query rows. */
 template <class Att, class Tile>
 struct AttQueries {
         static constexpr int GROUP = Att::H / Att::K;

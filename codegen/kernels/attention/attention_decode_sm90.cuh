@@ -1,24 +1,25 @@
-/* attention_decode_sm90.cuh: attention_decode.cuh's splits of the cache, merged in clusters.
+/* attention_decode_sm90.cuh: attention_decode.cuh with the splits merged in clusters, through
+ * distributed shared memory.
  *
- *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B,
- *   T, rt, tile, smem, epilogue)
- *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
- *      attention_decode_cluster_smem<...>() bytes of shared memory.
+ *      attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done,
+ *              B, T, rt, tile, smem, epilogue)
+ *              as attention_decode_task, in clusters of CLUSTER blocks; CLUSTER divides SPLITS;
+ *              attention_decode_cluster_smem<...>() bytes.
  *
- *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES, ROOM>(map_k, map_v, ...)
- *      the same bits: one block does what the cluster does, part by part.  B * K *
- *      ceil(T * H/K / ROWS) * SPLITS / CLUSTER tiles, for batches that fill the device so.
- *      ROOM: of how many parts the warps' records have a place of their own, 1 or CLUSTER.
- *      With CLUSTER no warp waits for another until all parts are done.
- *      map_k, map_v: of 16 bits, the caches' rows in boxes of 16 rows and 64 columns.
+ *      attention_decode_stream<E, Att, Tile, CLUSTER, STAGES, ROOM>(map_k, map_v, ...)
+ *              bitwise the same result: one block does the parts of a cluster one after the other,
+ *              for batches that fill the device that way.  B * K * ceil(T * H/K / ROWS) * SPLITS /
+ *              CLUSTER tiles.  ROOM (1 or CLUSTER): parts whose records have their own place in
+ *              shared memory; with CLUSTER no warp waits for another until all parts are done.
+ *              map_k, map_v (16-bit caches): boxes of 16 rows and 64 columns.
  *
- * Merging through global memory takes a fence, a counter and two reads, one after the other: half
- * of the time.  Here each block sends its rows' records to the first block of its cluster, whose
- * barrier counts the bytes.  A cache that one step of a cluster covers involves no other cluster.
- * For a longer cache the first blocks of the clusters merge as attention_decode.cuh's splits do.
+ * Merging through global memory takes a fence, a counter and two dependent reads, half of the
+ * time.  Here each block sends its rows' records to the first block of its cluster, whose mbarrier
+ * counts the bytes.  A cache that one step of a cluster covers involves no other cluster.  For a
+ * longer one, the first blocks of the clusters merge like attention_decode.cuh's splits.
  *
- * A stream loads keys and values some steps ahead into shared memory, also those of the next part
- * while one is merged.  Every warp has its own ring of stages, so the block needs no barrier. */
+ * A stream loads keys and values some steps ahead into shared memory, across the boundary between
+ * parts.  Every warp has its own ring of stages, so the block needs no barrier. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
@@ -27,7 +28,8 @@
 #ifdef TGC_SM90A
 #include "ptx_sm90.cuh"
 
-/* From the start: att_sums' records of the warps; those of the cluster's blocks; the barrier. */
+/* Shared memory: the warps' records (attention_decode.cuh); the records of the cluster's blocks;
+ * the mbarrier. */
 template <class E, class Att, class Tile, int CLUSTER>
 struct AttClusterSmem {
         static constexpr int ALL = AttDecodeShape<E, Att, Tile>::SMEM;
@@ -42,7 +44,7 @@ __host__ __device__ constexpr int attention_decode_cluster_smem()
         return AttClusterSmem<E, Att, Tile, CLUSTER>::SIZE;
 }
 
-/* Columns d and d + 1 of n parts of one row, next floats apart, as one; not divided yet. */
+/* Merges columns d and d + 1 of n records of one row, `next` floats apart; not yet divided. */
 template <class E, class Att>
 TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[2], float (&ms)[2])
 {
@@ -60,9 +62,9 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
         }
 }
 
-/* The parts of one cluster, which lie in `all`, as one: the output, or where the cache has more of
- * them, a record in work; the last of its clusters merges those.  Every thread sees all of
- * `all`. */
+/* Merges the records of one cluster, which lie in `all`.  The result goes to the epilogue, or, if
+ * the cache has more clusters, to a record in work; the last of the clusters merges those.  Every
+ * thread sees all of `all`. */
 template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
 TGC_DEV void att_finish(const float *all, float *work, int *done, int B, int T, int tile,
                         const AttQueries<Att, Tile> &rows, int parts, int own, char *smem,
@@ -119,7 +121,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                                              tile / SPLITS / groups / Att::K };
         const int r0 = rows.r0, hk = rows.hk, b = rows.b,
                   n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
-        if (Att::MIXED && b >= rt->sampled) /* the whole cluster leaves */
+        if (Att::MIXED && b >= rt->sampled) /* the whole cluster exits */
                 return;
         float *all = (float *)(smem + S::ALL);
         Mbar *const bar = (Mbar *)(smem + S::BAR);
@@ -133,7 +135,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                 att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att> { rt, b }).parts;
         /* parts of this cluster */
         const int left = parts - (split - rank), own = left < CLUSTER ? left : CLUSTER;
-        cluster_wait(); /* the first block's barrier is there */
+        cluster_wait(); /* the first block's mbarrier is initialised */
         if (rank >= own)
                 return;
         if (rank == 0 && threadIdx.x == 0)
@@ -156,17 +158,16 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                                           epilogue);
 }
 
-/* ---- the parts of a cluster one after the other, by one block ---- */
+/* ---- stream: one block does the parts of a cluster one after the other ---- */
 
-/* How a stream's keys and values come.  A warp's ring is its own: STAGES steps of 16 keys and
- * values.  ahead: the next key it asks for; `row` of it is known a step before, as a page takes as
- * long to look up as keys to come. */
+/* A warp's ring of STAGES steps, each 16 keys and values.  ahead: the next key to request.  Its
+ * `row` is looked up one step early, as a page number takes as long to load as keys do. */
 
-/* Of 8 bits: a lane copies by cp.async what it will read itself. */
+/* 8-bit caches: a lane copies by cp.async what it will read itself. */
 template <class E, class Att, class Tile, int STAGES>
 struct AttCopies {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        static constexpr int STAGE = Tile::THREADS * Sh::Step::PIECES, /* of 16 bytes */
+        static constexpr int STAGE = Tile::THREADS * Sh::Step::PIECES, /* in 16-byte pieces */
                 SIZE = STAGES * STAGE * 16, AHEAD = STAGES - 1;
         uint4 *ring;
         const AttKeys<E, Att> &k, &v;
@@ -197,8 +198,8 @@ struct AttCopies {
         }
 };
 
-/* Of 16 bits: boxes of 16 rows and 64 columns by the copy engine, of a head's keys, then of its
- * values, swizzled by 128 bytes. */
+/* 16-bit caches: TMA boxes of 16 rows and 64 columns with 128-byte swizzle, first keys, then
+ * values. */
 template <class E, class Att, class Tile, int STAGES>
 struct AttBoxes {
         typedef AttDecodeShape<E, Att, Tile> Sh;
@@ -229,7 +230,7 @@ struct AttBoxes {
         }
         __device__ __forceinline__ void copy()
         {
-                __syncwarp(); /* all lanes have taken what lies there */
+                __syncwarp(); /* all lanes have read this stage */
                 if (ahead < s1 && (threadIdx.x & 31) == 0) {
                         char *to = ring + put * STAGE;
                         mbarrier_expect_tx(bar + put, STAGE);
@@ -246,7 +247,8 @@ struct AttBoxes {
                 row = ahead < s1 ? base + (int)k.row(ahead) : 0;
                 put = put + 1 < STAGES ? put + 1 : 0;
         }
-        /* Keys from n0 on.  Behind the last there may be anything: scores are masked, values 0. */
+        /* Keys from n0 on.  Behind the last one there may be anything: scores are masked, values
+         * set to 0. */
         __device__ __forceinline__ void take(typename Sh::Step &step, int n0)
         {
                 typedef typename Sh::Step Step;
@@ -276,7 +278,7 @@ struct AttBoxes {
         }
 };
 
-/* From the start: the ring; records of the warps, of ROOM parts; those of all parts. */
+/* Shared memory: the ring; the warps' records of ROOM parts; the records of all parts. */
 template <class E, class Att, class Tile, int CLUSTER, int STAGES, int ROOM>
 struct AttStreamSmem {
         typedef AttDecodeShape<E, Att, Tile> Sh;
@@ -334,7 +336,7 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
         const int left = first.parts - split, own = left < CLUSTER ? left : CLUSTER;
         if (own <= 0)
                 return;
-        /* this block's keys [s0, s1), `each` of a part: whole steps in all but the last */
+        /* this block's keys [s0, s1), `each` per part: whole steps in all but the last */
         const int s0 = first.s0, each = first.s1 - s0,
                   s1 = att_part<E, Att, Tile>(hd.pos, T, split + own - 1).s1;
         Ring ring = [&] {
@@ -348,7 +350,7 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
 #pragma unroll
         for (int i = 0; i < Ring::AHEAD; i++)
                 ring.copy();
-        /* Of parts [from, to) the warps' records, which lie in `warps`, become one for each row. */
+        /* Merges the warps' records of parts [from, to), in `warps`, into one per row. */
         auto merge = [&](int from, int to) {
                 const int units = n_rows * PAIRS;
                 for (int i = threadIdx.x; i < (to - from) * units; i += Tile::THREADS) {
@@ -371,7 +373,7 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
                         sums.add(step, hd, rows, n0, p1);
                 }
                 if (ROOM == 1)
-                        __syncthreads(); /* the part before is merged */
+                        __syncthreads(); /* the previous part is merged */
                 sums.put(warps + ((ROOM > 1 ? part * Sh::WARPS : 0) + warp) * ROWS * RECORD);
                 if (ROOM == 1) {
                         __syncthreads();

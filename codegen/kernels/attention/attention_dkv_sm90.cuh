@@ -1,27 +1,27 @@
-/* attention_dkv_sm90.cuh: the gradients of attention's keys and values on Hopper.  Jobs are those
- * of attention_backward_tile_sm90.cuh with keys as own rows.
+/* attention_dkv_sm90.cuh: dk and dv, the gradients of attention's keys and values, on Hopper.
+ * Jobs as in attention_backward_tile_sm90.cuh, with keys as own rows.
  *
- *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k,
- *   epilogue_v)
- *      block `first` of `step`, which takes job after job.  in: AttGradMaps; delta: as dq's kernel
- *      left it.
+ *      attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k,
+ *              epilogue_v)
+ *              Block `first` of `step`, persistent over jobs.  in: AttGradMaps; delta: from the dq
+ *              kernel.
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
  *
- * Scores are transposed, so that P and dS become A operands where they were computed, in registers.
- *  Products are begun in this order, and waited for as late as dq's are:
+ * Scores are transposed, so that P and dS are A operands in the registers where they were
+ * computed.  wgmmas are issued in this order, and waited for as late as in dq:
  *
  *      P(i)  dv(i)  dS(i)  dk(i)  S(i+1)  Y(i+1)
  *
- * Two accumulators leave no registers for S(i+1) beside P(i), as dq has it.  While one warpgroup
- * computes dS, the other one's products fill the tensor cores. */
+ * Two accumulators leave no registers for S(i+1) beside P(i).  While one warpgroup computes dS,
+ * the other one's wgmmas keep the tensor cores busy. */
 #ifndef TGC_ATTENTION_GRAD_KV_SM90_CUH
 #define TGC_ATTENTION_GRAD_KV_SM90_CUH
 
 #include "attention_backward_tile_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* OWN: the block has one job, and makes its queries' deltas in the shared memory behind the
+/* OWN: the block has one job and computes its queries' deltas itself, in shared memory behind the
  * tile's. */
 template <class E, class Att, class Tile, bool OWN, class EpilogueK, class EpilogueV>
 struct AttDkvSm90 {
@@ -35,7 +35,7 @@ struct AttDkvSm90 {
         EpilogueK &epilogue_k;
         EpilogueV &epilogue_v;
 
-        /* Queries that meet keys [s, s + n) of sequence b, in steps. */
+        /* Range of steps of queries that meet keys [s, s + n) of sequence b. */
         __device__ __forceinline__ int lo(int s) const { return Att::CAUSAL ? s / Tile::BN : 0; }
         __device__ __forceinline__ int hi(int b, int s, int n) const
         {
@@ -73,7 +73,7 @@ struct AttDkvSm90 {
                 }
         }
 
-        /* By the warpgroups that compute, while the panels are on their way. */
+        /* Called by the consumer warpgroups while the panels are in flight. */
         __device__ __forceinline__ void make_deltas(char *smem) const
         {
                 constexpr int LANES = D / 8;
@@ -100,8 +100,8 @@ struct AttDkvSm90 {
                 bar_arrive(1, 256 + 32);
         }
 
-        /* One warp: lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so
-         * that P = 0. */
+        /* One warp: lse (in powers of two) and delta.  Queries behind T get lse = inf, so that P =
+         * 0. */
         __device__ __forceinline__ void load_rows(char *smem) const
         {
                 Pipeline<Tile> pipe(smem + Tile::RING);
@@ -140,7 +140,7 @@ struct AttDkvSm90 {
         }
         __device__ __forceinline__ int loaders() const { return 2; }
 
-        /* Of one warpgroup. */
+        /* State of one consumer warpgroup. */
         struct State : AttPlaceSm90<Tile> {
                 int m, lo, hi, gap; /* step and its range; steps of others between two heads */
                 unsigned k, v;      /* descriptors of own rows */
@@ -157,19 +157,18 @@ struct AttDkvSm90 {
                         if (++m == hi) {
                                 m = lo;
                                 if (Att::DOCUMENTS &&
-                                    GROUP > 1) /* gaps as long as a document, not a step or two */
+                                    GROUP > 1) /* whole documents are skipped, not a step or two */
                                         this->give_back_now();
                                 this->skip(gap);
                         }
                         this->enter();
                 }
-                /* dS: nobody else wants it */
+                /* dS is used by this warpgroup alone */
                 __device__ __forceinline__ void put(const unsigned (&)[4][4]) {}
         };
 
-        /* Probabilities from products; FULL: all pairs attend.  Accumulators are read and not
-         * written here and below: a write between products that are under way would make the
-         * compiler wait for them all. */
+        /* Probabilities from scores; FULL: all pairs attend.  Here and below accumulators are only
+         * read: a write while wgmmas are in flight would make the compiler serialise them. */
         template <bool FULL>
         static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32],
                                                     const float *rows, int gap,
@@ -189,8 +188,8 @@ struct AttDkvSm90 {
                 }
         }
 
-        /* own_empty: where the last step says that the own rows are not needed any more.  S: State,
-         * or as it. */
+        /* own_empty: signalled in the last step, when the own rows are no longer needed.  S: State
+         * or a struct like it. */
         template <bool NEXT, class S>
         static __device__ __forceinline__ void one_step(S &s, float (&x)[32], float (&y)[32],
                                                         float (&dk)[D / 2], float (&dv)[D / 2],
@@ -201,7 +200,7 @@ struct AttDkvSm90 {
                 float e[32];
                 unsigned p[4][4], ds[4][4];
 
-                wgmma_wait<1>(); /* S(i), and dk(i-1) before it */
+                wgmma_wait<1>(); /* S(i), and dk(i-1) before it, are done */
                 wgmma_hold(x);
                 s.give_back(here);
                 if ((Att::CAUSAL && t0 < s.w0 + 63) ||
@@ -217,7 +216,7 @@ struct AttDkvSm90 {
                 wgmma_fence();
                 att_add_sm90<Tile>(dv, p, s.at(here, 1), E());
                 wgmma_commit();
-                wgmma_wait<1>(); /* Y(i) */
+                wgmma_wait<1>(); /* Y(i) is done */
                 wgmma_hold(y);
                 if (!NEXT)
                         s.arrive(own_empty);
@@ -236,7 +235,7 @@ struct AttDkvSm90 {
                 if (NEXT) {
                         float to_x[32], to_y[32];
                         s.move_on();
-                        wgmma_wait<1>(); /* dv(i): its operand's registers are free */
+                        wgmma_wait<1>(); /* dv(i) is done: its operand's registers are free */
                         wgmma_fence();
                         s.own_k.product(to_x, s.k, s.at(s.here, 0), E());
                         wgmma_commit();
@@ -289,8 +288,9 @@ struct AttDkvSm90 {
                         s.own_v.init(Tile::own(smem, i) + Tile::Own::BYTES, group * 64 + warp * 16);
 #pragma unroll
                         for (int c = 0; c < D / 2; c++)
-                                dk[c] = dv[c] = 0.f; /* not att_fill: other registers, other code */
-                        wgmma_hold(dk);              /* zeroed here, not between products */
+                                dk[c] = dv[c] = 0.f; /* not att_fill, which compiles to other
+                                                      * code */
+                        wgmma_hold(dk);              /* zeroed here, not between wgmmas */
                         wgmma_hold(dv);
                         s.skip(s.lo - j.lo);
                         s.enter();

@@ -1,18 +1,18 @@
-/* attention_dq_sm90.cuh: the gradient of attention's queries on Hopper.  Jobs are those of
- * attention_backward_tile_sm90.cuh with queries as own rows.
+/* attention_dq_sm90.cuh: dq, the gradient of attention's queries, on Hopper.  Jobs as in
+ * attention_backward_tile_sm90.cuh, with queries as own rows.
  *
- *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)
- *      writes delta, too; block `first` of `step`, which takes job after job.  in: AttGradMaps; o,
- *      so: the output and its strides, 16-byte aligned rows.
+ *      attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)
+ *              Block `first` of `step`, persistent over jobs.  Also writes delta.  in: AttGradMaps;
+ *              o, so: the output and its strides, 16-byte aligned rows.
  *
  *      S = q k^T   Y = g v^T   P = 2^(S - lse)   dS = P (Y - delta)   dq += dS k
  *
- * Products are begun in this order, and are waited for only when their results or the registers of
- * their operands are needed, so that they run under the exponentials and under each other:
+ * wgmmas are issued in this order, and waited for only when their results or operand registers are
+ * needed, so that they overlap the exponentials and each other:
  *
  *      P(i)  S(i+1)  dS(i)  Y(i+1)  dq(i)
  *
- * S(i+1) begins once P(i) has been read out of S's registers. */
+ * S(i+1) is issued once P(i) has been read out of S's registers. */
 #ifndef TGC_ATTENTION_GRAD_Q_SM90_CUH
 #define TGC_ATTENTION_GRAD_Q_SM90_CUH
 
@@ -31,7 +31,7 @@ struct AttDqSm90 {
         int B, T, first, step;
         Epilogue &epilogue;
 
-        /* Keys that meet queries [t, t + n) of sequence b, in steps. */
+        /* Range of steps of keys that meet queries [t, t + n) of sequence b. */
         __device__ __forceinline__ int lo(int b, int t) const
         {
                 const int steps = Att::WINDOW > 0 && t >= Att::WINDOW
@@ -105,7 +105,7 @@ struct AttDqSm90 {
                 float e[32];
                 unsigned ds[4][4];
 
-                wgmma_wait<2>(); /* S(i) */
+                wgmma_wait<2>(); /* S(i) is done */
                 wgmma_hold(x);
                 if ((Att::CAUSAL && s0 + 63 > s.w0) ||
                     (Att::WINDOW > 0 && s.w0 + 63 - s0 >= Att::WINDOW) ||
@@ -125,12 +125,12 @@ struct AttDqSm90 {
                         wgmma_commit();
                         wgmma_move(x, to);
                 }
-                wgmma_wait<NEXT ? 2 : 1>(); /* Y(i) */
+                wgmma_wait<NEXT ? 2 : 1>(); /* Y(i) is done */
                 wgmma_hold(y);
                 if (!NEXT)
                         s.arrive(own_empty);
                 att_row_delta(e, y, s.delta);
-                wgmma_wait<NEXT>(); /* dq(i-1): ds is free, and its stage */
+                wgmma_wait<NEXT>(); /* dq(i-1) is done: ds is free, and its stage */
                 s.give_back(here);
                 att_pack<E>(ds, e);
                 wgmma_fence();
@@ -153,7 +153,7 @@ struct AttDqSm90 {
                 s.edge = __shfl_sync(0xffffffffu, last, 31);
         }
 
-        /* sum_d o g of own row r, by the lanes of a quad: each has 8 of every 32 elements, of g in
+        /* sum_d o g of own row r, by the lanes of a quad: each has 8 of every 32 elements; g is in
          * its panel. */
         static __device__ __forceinline__ float row_delta(const Raw<8, E> (&out)[D / 32],
                                                           const char *panel, int r)
@@ -173,8 +173,7 @@ struct AttDqSm90 {
                 return quad_sum(sum);
         }
 
-        /* What of the job's rows lies in memory and not in panels: o and lse, by the lane that
-         * needs them. */
+        /* Loads what is not in panels, o and lse, into the lane that needs it. */
         __device__ __forceinline__ void fetch(const AttJob &j, int row, Raw<8, E> (&out)[2][D / 32],
                                               float (&l)[2]) const
         {
@@ -225,7 +224,8 @@ struct AttDqSm90 {
                         wgmma_commit();
                         s.own_g.product(y, s.g, s.at(s.here, 1), E());
                         wgmma_commit();
-                        wgmma_commit(); /* in the place of dq before it */
+                        wgmma_commit(); /* an empty group in place of dq(i-1), for the waits
+                                         * below */
 #pragma unroll
                         for (int u = 0; u < 2; u++) {
                                 const int t = j.row + row + u * 8;
@@ -244,7 +244,7 @@ struct AttDqSm90 {
                         more = get(i + 1, j);
                         if (more)
                                 fetch(j, row, out,
-                                      l); /* on its way under the last product and the epilogue */
+                                      l); /* in flight during the last wgmma and the epilogue */
                         wgmma_wait<0>();
                         wgmma_hold(dq);
                         s.arrive(s.pipe.empty(s.here));

@@ -1,13 +1,12 @@
-/* attention_fp8.cuh: converts cached keys and values of 8 bits (ir/fp8.c has the format) to
- * attention's type.
+/* attention_fp8.cuh: converts an 8-bit KV cache (format: ir/fp8.c) to attention's type.
  *
- *      Fp8Row                  the codes of one head of one token, and where its exponent lies
- *      fp8_read<V, PAST_L1>    V elements from a column on as floats
- *      fp8_pieces<E>           four codes as E, two in a word
+ *      Fp8Row                  codes of one head of one token, and where its exponent lies
+ *      fp8_read<V, PAST_L1>    V elements from a column on, as floats
+ *      fp8_pieces<E>           four codes as E, two per word
  *
- * Shifted into a half, a code is 2^-8 of its value; shifted into a bf16, 2^-120.  A product with a
- * power of two restores the value and rounds nothing.  So sm_80 and up all do the same, without the
- * conversions that only sm_89 has. */
+ * A code's bits, shifted into an f16, are 2^-8 times its value; shifted into a bf16, 2^-120 times.
+ * Multiplying by a power of two restores the value exactly.  So sm_80 and up compute the same,
+ * without sm_89's conversions. */
 #ifndef TGC_ATTENTION_FP8_CUH
 #define TGC_ATTENTION_FP8_CUH
 
@@ -15,9 +14,9 @@
 
 struct Fp8Row {
         const unsigned char *p;
-        int aside; /* p[aside] is the exponent */
+        int aside; /* p[aside] is the exponent's byte */
         __device__ __forceinline__ Fp8Row operator+(long n) const { return { p + n, aside }; }
-        /* the word that holds the exponent, and where in it */
+        /* The word with the exponent, and its position in that word. */
         __device__ __forceinline__ const unsigned *word() const
         {
                 return (const unsigned *)((unsigned long long)(p + aside) & ~3ull);
@@ -28,13 +27,13 @@ struct Fp8Row {
         }
 };
 
-/* 2^(exponent - 127); not a number where something was not finite. */
+/* 2^(exponent - 127); NaN if the row held something that was not finite. */
 TGC_DEV float fp8_scale(unsigned exponent)
 {
         return __uint_as_float(exponent == 255 ? 0x7fc00000u : exponent << 23);
 }
 
-/* PAST_L1: neighbours in memory may still be written. */
+/* PAST_L1: bypass L1, as neighbouring rows may still be written. */
 template <bool PAST_L1>
 TGC_DEV float fp8_scale(Fp8Row row)
 {
@@ -52,11 +51,11 @@ struct Fp8Factors {
         }
 };
 
-/* Four codes as four E of 16 bits. */
+/* Four codes as four 16-bit E. */
 template <class E>
 TGC_DEV void fp8_pieces(unsigned w, const Fp8Factors<E> &f, unsigned &lo, unsigned &hi)
 {
-        constexpr unsigned zero = 0x80008000u; /* -0: nothing changes a zero's sign */
+        constexpr unsigned zero = 0x80008000u; /* -0: adding it keeps the sign of zeros */
         lo = fma2<E>(fma2<E>(e4m3_pair<E>(w, 0), f.up, zero), f.scale, zero);
         hi = fma2<E>(fma2<E>(e4m3_pair<E>(w, 2), f.up, zero), f.scale, zero);
 }
@@ -73,7 +72,7 @@ TGC_DEV void fp8_floats(unsigned w, float scale, float *u)
                 u[j] = v[j] * E4m3<f16>::UP * scale;
 }
 
-/* V codes, V of 1, 2, 4 or 8, as words. */
+/* Loads V codes (1, 2, 4 or 8) as words. */
 template <int V, bool PAST_L1>
 TGC_DEV void fp8_codes(const unsigned char *p, unsigned (&w)[(V + 3) / 4])
 {
@@ -102,7 +101,7 @@ TGC_DEV void fp8_read(float (&u)[V], Fp8Row row, int col)
                 fp8_floats<(V < 4 ? V : 4)>(w[i], scale, u + i * 4);
 }
 
-/* Eight codes as eight E of 16 bits. */
+/* Eight codes as eight 16-bit E. */
 template <class E>
 TGC_DEV uint4 fp8_chunk(uint2 codes, float scale)
 {

@@ -1,29 +1,28 @@
-/* attention_fragment.cuh: what all attention kernels do with the accumulator of a tensor core.
+/* attention_fragment.cuh: operations on score and output accumulators, in registers, shared by all
+ * attention kernels.
  *
- * mma.sync (m16n8k16, m16n8k8) and wgmma leave a warp's 16 rows in the same way.  With g = lane / 4
- * and t = lane % 4, a lane has of block n of 8 columns
+ * mma.sync (m16n8k16, m16n8k8) and wgmma give a warp's 16 rows the same layout.  With g = lane / 4
+ * and t = lane % 4, block n of 8 columns is
  *
  *      x[4n], x[4n + 1]            row g,      columns 8n + 2t and 8n + 2t + 1
  *      x[4n + 2], x[4n + 3]        row g + 8,  the same columns
  *
  * So row i of a lane (i = 0, 1) is g + 8i, and element e belongs to row e / 2 % 2.  The four lanes
  * of a quad share their rows (quad_sum, quad_max in tgc.cuh).  wgmma's accumulator is float[4 NT];
- * that of mma.sync is float[MT][NT][4], MT times 16 rows, each of which att_flat turns into the
- * first.
+ * mma.sync's is float[MT][NT][4], which att_flat views as MT of those.
  *
  *      att_fill            x = v
- *      att_scale           x *= f; att_scale_row, att_scale_rows: of row i, of row i by f[i]
- *      att_row_max         the largest of row i in this lane
- *      att_row_exp         row i = 2^(base2 x - zero); the sum of it in this lane
+ *      att_scale           x *= f; att_scale_row, att_scale_rows: row i; row i by f[i]
+ *      att_row_max         maximum of row i in this lane
+ *      att_row_exp         row i = 2^(base2 x - zero); returns its sum in this lane
  *      att_row_delta       x *= y - delta[i]: dS from P and dP
- *      att_pack            x as the A operand of the next product
- */
+ *      att_pack            x as A fragments of the next mma */
 #ifndef TGC_ATTENTION_FRAGMENT_CUH
 #define TGC_ATTENTION_FRAGMENT_CUH
 
 #include "ptx.cuh"
 
-/* 16 rows of an mma.sync accumulator in wgmma's form. */
+/* 16 rows of an mma.sync accumulator, in wgmma's form. */
 template <int NT>
 TGC_DEV float (&att_flat(float (&x)[NT][4]))[NT * 4]
 {
@@ -78,9 +77,9 @@ TGC_DEV void att_scale_rows(float (&x)[N], const float (&f)[2])
                 x[e] *= f[e >> 1 & 1];
 }
 
-/* A row's maximum and sum are taken in one of two orders.  PAIRS: one chain, of neighbours added
- * first (mma.sync's kernels); else two chains, even columns and odd ones, which do not wait for
- * each other.  The order decides the last bit of a sum and the code that ptxas makes. */
+/* A row's maximum and sum have one of two orders.  PAIRS: one chain that adds neighbours first
+ * (mma.sync kernels).  Else two independent chains, even and odd columns.  The order decides the
+ * last bit of the sum, and ptxas's code. */
 template <bool PAIRS = false, int N>
 TGC_DEV float att_row_max(const float (&x)[N], int i)
 {
@@ -98,7 +97,7 @@ TGC_DEV float att_row_max(const float (&x)[N], int i)
         return PAIRS ? even : fmaxf(even, odd);
 }
 
-/* zero: the exponent taken off all scores of the row. */
+/* zero: the exponent subtracted from all scores of the row. */
 template <bool PAIRS = false, int N>
 TGC_DEV float att_row_exp(float (&x)[N], int i, float base2, float zero)
 {
@@ -126,7 +125,7 @@ TGC_DEV void att_row_delta(float (&x)[N], const float (&y)[N], const float (&del
                 x[e] *= y[e] - delta[e >> 1 & 1];
 }
 
-/* Two neighbouring blocks of 8 columns are an A operand of 16 columns. */
+/* Two neighbouring blocks of 8 columns are one A fragment of 16 columns. */
 template <class E, int N>
 TGC_DEV void att_pack(unsigned (&p)[N / 8][4], const float (&x)[N])
 {

@@ -1,20 +1,21 @@
-/* attention_mma.cuh: tiles of 16-bit rows in shared memory and their products on tensor cores, for
- * attention.cuh and attention_backward.cuh.  attention_tf32.cuh has what differs for floats.
+/* attention_mma.cuh: operands of attention on mma.sync: 16-bit rows in shared memory and their
+ * products, for attention.cuh and attention_backward.cuh.  attention_tf32.cuh overloads what
+ * differs for floats.
  *
  *      att_copy        rows to shared memory
- *      AttRows         the rows that a warp keeps, as A
- *      AttScores       an accumulator as A
- *      att_mma_nt      rows of A times rows of B
- *      att_mma_nn      scores times rows of B
- *      att_store       an accumulator of att_mma_nn to an epilogue */
+ *      AttRows         the warp's own rows, as A
+ *      AttScores       an accumulator, as A
+ *      att_mma_nt      A times rows of B:        x = a b^T
+ *      att_mma_nn      scores times rows of B:   x = p b
+ *      att_store       an accumulator of att_mma_nn to the epilogue */
 #ifndef TGC_ATTENTION_MMA_CUH
 #define TGC_ATTENTION_MMA_CUH
 
 #include "attention_common.cuh"
 #include "attention_fragment.cuh"
 
-/* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it.
- * Where a thread's column never changes, its addresses differ by constants. */
+/* Copies rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it.  A
+ * thread keeps its column where possible, so its addresses differ by constants. */
 template <int N, int THREADS, class Path, int D, class E>
 TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
 {
@@ -34,11 +35,11 @@ TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
         }
 }
 
-/* The same of keys or values. */
+/* The same for keys or values. */
 template <int N, int THREADS, class Path, int D, class E, class Att>
 TGC_DEV void att_copy_keys(E *s, const AttKeys<E, Att> &g, int row0, int rows)
 {
-        if constexpr (Att::FP8) { /* converted on the way */
+        if constexpr (Att::FP8) { /* 8-bit values are converted here */
                 constexpr int C = Path::DP / Path::CHUNK;
 #pragma unroll 4
                 for (int i = 0; i < (N * C + THREADS - 1) / THREADS; i++) {
@@ -67,8 +68,8 @@ TGC_DEV void att_copy_keys(E *s, const AttKeys<E, Att> &g, int row0, int rows)
         }
 }
 
-/* A lane's place in ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: two and two of them
- * as A operand (or transposed B operand), and as two blocks of rows that are columns of B. */
+/* A lane's row and column for ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: four of
+ * them as an A operand (or a transposed B), or as two blocks of 8 columns of B. */
 template <class E>
 constexpr int att_chunk = 16 / (int)sizeof(E);
 template <class E, int LD>
@@ -84,14 +85,14 @@ TGC_DEV int att_lane_b()
         return ((l & 7) + (l >> 4) * 8) * LD + ((l >> 3) & 1) * att_chunk<E>;
 }
 
-/* What ldmatrix has brought of A. */
+/* Adjusts what ldmatrix loaded of A; nothing to do for 16-bit types. */
 template <class E>
 TGC_DEV void att_loaded(unsigned (&)[4], E)
 {
 }
 TGC_DEV void att_loaded(unsigned (&)[4], float);
 
-/* 16 MT rows as A operand over KT steps of two chunks: in registers, or read at each use. */
+/* 16 MT rows as A over KT k steps of two chunks: in registers (KEEP), or loaded at each use. */
 template <class E, int MT, int KT, int LD, bool KEEP>
 struct AttRows;
 template <class E, int MT, int KT, int LD>
@@ -153,7 +154,7 @@ TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<E, MT, KT, LD, KEEP
         }
 }
 
-/* An accumulator as A operand. */
+/* An accumulator as A. */
 template <class E, int MT, int NT>
 struct AttScores {
         unsigned f[MT][NT / 2][4];
@@ -184,10 +185,9 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<E, MT, NT> &p, co
                 }
 }
 
-/* Row r of block m, half i of a fragment scaled by f[m][i], to the epilogue: two lanes swap
- * halves of two column blocks, so that each quad writes 16 neighbours.
- * t: the lane's first row; rows below `rows` exist; row_base, col_base are added; E(): what the
- * rows are of. */
+/* Scales row r of block m, half i, by f[m][i] and passes it to the epilogue.  Two lanes swap
+ * halves of two column blocks, so that each quad writes 16 neighbours.  t: the lane's first row;
+ * rows below `rows` exist; row_base and col_base are added. */
 template <int D, int MT, int NT, class Epilogue, class E>
 TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows,
                        int row_base, int d0, int col_base, Epilogue &epilogue, E)

@@ -1,10 +1,10 @@
-/* attention_panel_sm90.cuh: tokens of one head in shared memory on Hopper (sm_90a), for attention's
- * forward and backward kernels.
+/* attention_panel_sm90.cuh: panels on Hopper: tokens of one head in shared memory, loaded by TMA,
+ * as wgmma operands.
  *
- * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as gemm_sm90.cuh says.  A
- * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.
- * A box that reaches past a sequence's end brings the next one's rows: scores there must be masked,
- * and a row of v counts with probability 0 (it must be finite, or COUNTED: then it is cleared). */
+ * Tensor maps have 64 x 64 boxes with 128-byte swizzle, as in gemm_sm90.cuh.  A map's rows are the
+ * tokens of all sequences (b*T + t) or of a cache; its columns hold all heads.  A box that reaches
+ * past a sequence's end brings the next sequence's rows: scores there must be masked, and their
+ * rows of v get probability 0 (they must be finite; under COUNTED the kernel clears them). */
 #ifndef TGC_ATTENTION_PANEL_SM90_CUH
 #define TGC_ATTENTION_PANEL_SM90_CUH
 
@@ -13,13 +13,13 @@
 #include "gemm.cuh"
 #include "pipeline_sm90.cuh"
 
-/* ROWS tokens of one head in shared memory, 1024-byte aligned: boxes of 64 rows of 128 bytes, those
- * of the same columns after one another. */
+/* ROWS tokens of one head, 1024-byte aligned.  Boxes of 64 rows x 128 bytes; those of the same
+ * columns follow each other. */
 template <int ROWS, int D>
 struct AttPanel {
         static constexpr int BYTES = ROWS * D * 2;
 
-        /* By one thread; BYTES arrive at bar. */
+        /* Called by one thread; BYTES arrive at bar. */
         static __device__ __forceinline__ void load(char *panel, const AttMap &m, int head, int row,
                                                     Mbar *bar)
         {
@@ -31,8 +31,8 @@ struct AttPanel {
                                 tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
                                             col + c * 64, row + r * 64);
         }
-        /* Of pages, the first of which is *page; from the n-th on there are none, and page 0, which
-         * is nobody's, comes instead. */
+        /* The same from pages, *page being the first.  From page n on there are none; page 0,
+         * which no sequence owns, is loaded instead. */
         static __device__ __forceinline__ void load_pages(char *panel, const AttMap &m, int head,
                                                           const int *page, int n, Mbar *bar)
         {
@@ -47,7 +47,8 @@ struct AttPanel {
                 }
         }
 
-        /* As an operand whose k is D (TA or TB 0); added to it: 16 of D, number ks; 64 rows. */
+        /* Descriptor as an operand whose k axis is D (TA or TB 0), and the offset of k step ks (16
+         * of D); 64 rows. */
         static __device__ __forceinline__ unsigned long long wide(const char *panel)
         {
                 return wgmma_desc_k128(panel);
@@ -58,8 +59,8 @@ struct AttPanel {
                 return ks % 4 * 2 + ks / 4 * (ROWS * 8);
         }
 
-        /* As an operand whose k are the rows and whose m or n is D (TA or TB 1); 16 rows, number
-         * ks. */
+        /* Descriptor as an operand whose k axis is the rows and whose m or n is D (TA or TB 1); k
+         * step ks is 16 rows. */
         static __device__ __forceinline__ unsigned long long tall(const char *panel)
         {
                 return wgmma_desc(panel, ROWS * 128, 1024, SWIZZLE_128);

@@ -1,21 +1,21 @@
-/* attention_short.cuh: float32 attention of up to 64 tokens, a head of a sequence per block.
+/* attention_short.cuh: float32 attention of up to 64 tokens, forward and all gradients; one block
+ * per head of a sequence.
  *
- *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)
- *      B*H tiles
- *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k,
- *                                  epilogue_v)
- *      B*H tiles, H == K
+ *      attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)
+ *              B*H tiles
+ *      attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k,
+ *              epilogue_v)
+ *              B*H tiles, H == K
  *
- * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and
- * epilogues.  All scores are there at once, so softmax is one pass, the gradients need five
- * products instead of seven, and delta is the sum of P * dP over a row: dq, dk and dv are one
- * launch, where the long way takes three.
+ * The functions of attention.cuh and attention_backward.cuh, with the same `in` and epilogues.
+ * All scores exist at once: softmax is one pass, the gradients take five GEMMs instead of seven,
+ * delta is the row sum of P * dP, and dq, dk, dv are one launch instead of three.
  *
- * Products are three tf32 products each (gemm_tf32.cuh), each summed apart: with few warps it is
- * the sums that wait for each other.  Eight warps: warp w has 16 queries, w % 4, and half of the
+ * A GEMM is three tf32 mmas (gemm_tf32.cuh), in separate accumulators, since with few warps the
+ * chains of sums are the latency.  Eight warps: warp w has 16 queries, w % 4, and half of the
  * keys, w / 4; later 16 rows and half of the columns of each result.
  *
- * Conditions: D 32 or 64, VEC 4, CACHED false, 256 threads, SMEM_FWD and SMEM_GRAD bytes. */
+ * Requires: D 32 or 64, VEC 4, not CACHED, 256 threads, SMEM_FWD or SMEM_GRAD bytes. */
 #ifndef TGC_ATTENTION_SHORT_CUH
 #define TGC_ATTENTION_SHORT_CUH
 
@@ -26,7 +26,7 @@ template <class Att>
 struct AttShort {
         static constexpr int MOST = 64, D = Att::D, THREADS = 256;
         static constexpr int LD = D + 8, LP = MOST + 8; /* padded rows, in floats */
-        static constexpr int NJ = D / 16;               /* fragments across half a row */
+        static constexpr int NJ = D / 16;               /* fragments in half a row */
         static constexpr int X = MOST * LD, P = MOST * LP;
         static constexpr int SMEM_FWD = (3 * X + P + 4 * MOST) * 4,
                              SMEM_GRAD = (3 * X + 2 * P + 2 * MOST) * 4;
@@ -36,7 +36,7 @@ struct AttShort {
         static __device__ __forceinline__ int rows() { return (threadIdx.x >> 5) % 4 * 16; }
         static __device__ __forceinline__ int half() { return threadIdx.x >> 7; }
 
-        /* One head's rows, zeros from T on. */
+        /* Copies one head's rows, zeros from T on. */
         static __device__ __forceinline__ void copy(float *s, const float *x, long stride, int T)
         {
 #pragma unroll
@@ -47,7 +47,7 @@ struct AttShort {
                 }
         }
 
-        /* d[0] += a b, d[1] and d[2] += what lo parts add. */
+        /* 3xTF32: d[0] += hi hi; d[1] and d[2] += the products with a lo part. */
         template <int N>
         static __device__ __forceinline__ void mma(float (&d)[3][N][4], unsigned (&a)[4],
                                                    unsigned (&b)[N][2])
@@ -98,13 +98,14 @@ struct AttShort {
                                           (d[1][i / 4][i % 4] + d[2][i / 4][i % 4]);
         }
 
-        /* 8 of K at k of 16 rows as A: rows g and g + 8 of a matrix whose rows are A's ... */
+        /* A fragments of 16 rows, 8 of K from k on: from a matrix with A's rows as rows (rows g
+         * and g + 8) ... */
         static __device__ __forceinline__ void rows_a(unsigned (&f)[4], const float *a, int ld,
                                                       int k)
         {
                 ldmatrix_x4(f, a + (lane() & 15) * ld + k + (lane() >> 4) * 4);
         }
-        /* ... and rows 2g and 2g + 1 of one whose rows are K. */
+        /* ... and from one with K as rows (columns 2g and 2g + 1). */
         static __device__ __forceinline__ void columns_a(unsigned (&f)[4], const float *a, int ld,
                                                          int k)
         {
@@ -116,7 +117,7 @@ struct AttShort {
                 }
         }
 
-        /* x = the warp's 16 rows of a, times its 32 rows of b: x[j][2h + c] is row g + 8h, column
+        /* x = the warp's 16 rows of a times its 32 rows of b: x[j][2h + c] is row g + 8h, column
          * 8j + 2t + c. */
         static __device__ __forceinline__ void scores(float (&x)[4][4], const float *a,
                                                       const float *b)
@@ -142,9 +143,9 @@ struct AttShort {
                 sum(x, d);
         }
 
-        /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each
-         * row, to the epilogue: row g + 8h (2g + h) at h, columns 2g + j of fragments j and j + 1
-         * of a pair. */
+        /* The warp's 16 rows of p (TRANS: of p^T) times its columns of b, row by row times f, to
+         * the epilogue.  h = 0, 1 is row g + 8h (TRANS: 2g + h); a pair of fragments j, j + 1 has
+         * columns 2g + j. */
         template <bool TRANS, class Factor, class Epilogue>
         static __device__ __forceinline__ void result(const float *p, const float *b, int T,
                                                       int row_base, int col_base,
@@ -206,7 +207,7 @@ struct AttShort {
                         }
         }
 
-        /* A row's value of either half of the keys, to red[half][row]. */
+        /* Stores a row's value over one half of the keys to red[half][row]. */
         static __device__ __forceinline__ void half_row(float *red, int h, float v)
         {
                 if ((lane() & 3) == 0)
@@ -292,7 +293,7 @@ TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float 
         typedef AttShort<Att> S;
         const int b = tile / Att::H, h = tile % Att::H;
         const AttHead<float, Att> hd(in, rt, b, h, T);
-        /* P comes where v was. */
+        /* P replaces v. */
         float *q = (float *)smem, *k = q + S::X, *dy = k + S::X, *v = dy + S::X;
         float *p = v, *ds = p + S::P, *red = ds + S::P;
         float x[4][4], y[4][4], prob[4][4], slope[4][4];

@@ -1,32 +1,30 @@
-/* attention_short_sm90.cuh: attention on Hopper of sequences that shared memory holds whole,
- * forward and all gradients: up to 256 tokens, bf16 and f16, heads of 64 with keys of their own,
- * scores without soft cap, alibi, mask, window, documents and dropout; 16-byte aligned rows.
+/* attention_short_sm90.cuh: attention on Hopper for sequences that fit in shared memory, forward
+ * and all gradients: up to 256 tokens, bf16 and f16, D = 64, H = K, no soft cap, alibi, mask,
+ * window, documents or dropout, 16-byte aligned rows.
  *
- *   attention_short_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, epilogue)
- *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as
- *      attention_task's.
- *   attention_short_backward_wgmma<E, Att, Tile, PREFETCH>(in, rows, lse, T, tile, smem, epilogue,
- *   epilogue_k, epilogue_v)
- *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its
- *      gradient g, their strides.
+ *      attention_short_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, epilogue)
+ *              B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as
+ *              attention_task's.
+ *      attention_short_backward_wgmma<E, Att, Tile, PREFETCH>(in, rows, lse, T, tile, smem,
+ *              epilogue, epilogue_k, epilogue_v)
+ *              B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o,
+ *              its gradient g, their strides.
  *
- * Such launches take a few microseconds.  attention_sm90.cuh and attention_backward_sm90.cuh spend
- * that time waiting: for pipeline stages, for the next row of tiles, for a second wave of blocks.
- * Here all threads request all operands at once (not by tensor maps, which must be fetched first),
- * and everything is used once: there are no rounds, and a barrier has one phase.  A block does one
- * tile; it calls pdl_wait.
+ * These launches take microseconds, which the general kernels spend waiting: for pipeline stages,
+ * for the next tile, for a second wave of blocks.  Here all threads request all operands at once
+ * (cp.async; tensor maps would have to be fetched first), everything is used once, and every
+ * barrier has one phase.  A block computes one tile; it calls pdl_wait.
  *
- * Forward: a warpgroup has its queries' scores in registers, all of them.
+ * Forward: a warpgroup holds all scores of its queries in registers.
  *
- * Gradients: five products for every pair of 64 queries and 64 keys.  Two warpgroups have 64 keys
- * at a time, whose scores they compute transposed as AttDkvSm90 does, in its steps, and so dk and
- * dv:
+ * Backward: five GEMMs for every pair of 64 queries and 64 keys.  Warpgroups 1 and 2 own 64 keys
+ * at a time and compute their transposed scores, as AttDkvSm90 does, and dk, dv:
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
  *
- * of up to four blocks of keys the first has 0 and 3, the second 1 and 2: causal, those meet as
- * many blocks of queries. They leave dS in shared memory.  The first warpgroup, which makes delta =
- * sum(o g) before, takes dq += dS k from there. All sums have one order. */
+ * Of up to four key blocks warpgroup 1 has 0 and 3, warpgroup 2 has 1 and 2, which under CAUSAL
+ * meet equally many query blocks.  They leave dS in shared memory.  Warpgroup 0 computes delta =
+ * sum(o g) first, then dq += dS k.  All sums have one order. */
 #ifndef TGC_ATTENTION_WHOLE_SM90_CUH
 #define TGC_ATTENTION_WHOLE_SM90_CUH
 
@@ -40,8 +38,8 @@ __host__ __device__ constexpr bool att_short_sm90_serves()
                Att::WINDOW == 0 && !Att::DOCUMENTS;
 }
 
-/* 64 tokens from t on of head h of sequence b, of those below T, to a panel; zeros for the others. 
- * By a warpgroup, whose thread x has 16 bytes of every 16th row. */
+/* Copies tokens [t, t + 64) of head h of sequence b, those below T, to a panel; zeros behind.
+ * Called by a warpgroup; its thread x copies 16 bytes of every 16th row. */
 template <class E>
 TGC_DEV void att_fetch_sm90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T,
                             int x)
@@ -56,8 +54,8 @@ TGC_DEV void att_fetch_sm90(char *panel, const E *p, const Strides &s, int b, in
         }
 }
 
-/* att_put_sm90 of 64 rows, which as a rule all exist: then no call of the epilogue waits for the
- * one before. */
+/* att_put_sm90 of 64 rows, specialised for the usual case that all exist: epilogue calls then do
+ * not wait for each other. */
 template <int N, class Epilogue>
 TGC_DEV void att_put_short(float (&acc)[N], float scale, int row0, int end, int col0, bool whole,
                            const Epilogue &epilogue)
@@ -87,7 +85,7 @@ struct AttShortSm90 {
         typedef typename Tile::Panel Panel;
         static_assert(att_short_sm90_serves<E, Att>(), "what the form of whole sequences computes");
 
-        /* All but the last MORE copies have landed, of all threads. */
+        /* All but the last MORE copies of all threads have landed. */
         template <int MORE>
         static __device__ __forceinline__ void arrived()
         {
@@ -96,7 +94,7 @@ struct AttShortSm90 {
                 __syncthreads();
         }
 
-        /* Scores of blocks of keys J to N - 1, as their panels come. */
+        /* Scores of key blocks J .. N - 1, as their panels land. */
         template <int N, int J = 0>
         static __device__ __forceinline__ void scores(float (&x)[N][32], unsigned long long q,
                                                       unsigned long long k)
@@ -114,7 +112,7 @@ struct AttShortSm90 {
                 }
         }
 
-        /* Queries [64m, 64m + 64) of head h of sequence b, of which N blocks of keys are met. */
+        /* Queries [64m, 64m + 64) of head h of sequence b, which meet N key blocks. */
         template <int N, class Epilogue>
         static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h,
                                                        int T, float *lse, char *smem,
@@ -142,9 +140,9 @@ struct AttShortSm90 {
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         wgmma_hold(x[j]);
-                /* Keys after the query, or that do not exist, are all in the last block.  The
-                 * largest score takes four chains a row here, the exponents both rows at once:
-                 * attention_fragment.cuh's order gives this kernel other machine code. */
+                /* Keys after the query, or behind T, are all in the last block.  Maxima use four
+                 * chains per row, exponents both rows at once: with attention_fragment.cuh's order
+                 * ptxas generates other code. */
                 const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -227,16 +225,16 @@ TGC_DEV void attention_short_wgmma(const AttIn<E, Att> &in, float *lse, int B, i
 
 /* ---- gradients -------------------------------------------------------------- */
 
-/* PARTS: blocks to a head.  Two have a half of D each and both compute dS, which is for heads that
- * leave half of the multiprocessors idle: a warpgroup's sums and epilogues come after one another
- * and take as long as its products. CAUSAL: pairs of blocks are half as many.  KEEP_K, KEEP_V: the
- * operand is held in registers.  MANY, SOME: registers of a thread that makes dk and dv, or dq. */
+/* PARTS: blocks per head.  With 2, each has half of D and both compute dS: for heads too few to
+ * fill the GPU, as a warpgroup's epilogue takes as long as its GEMMs.  CAUSAL: half of the pairs.
+ * KEEP_K, KEEP_V: the operand stays in registers.  MANY, SOME: registers per thread of the
+ * warpgroups of dk and dv, and of dq. */
 template <int NB_, bool CAUSAL, int PARTS_, bool KEEP_K, bool KEEP_V, int MANY_, int SOME_>
 struct AttShortBackwardTile {
         static constexpr int PARTS = PARTS_, D = 64 / PARTS, NB = NB_, THREADS = 384, MANY = MANY_,
                              SOME = SOME_;
         typedef AttPanel<64, 64> Panel, Step;
-        template <bool KEEP_> /* as AttOwn wants it */
+        template <bool KEEP_> /* the parameter that AttOwn expects */
         struct Side {
                 static constexpr int D = 64, BM = 64;
                 static constexpr bool KEEP = KEEP_;
@@ -244,9 +242,9 @@ struct AttShortBackwardTile {
         };
         typedef Side<KEEP_K> K;
         typedef Side<KEEP_V> V;
-        /* Shared memory: keys, queries, values, gradients of o; dS, a panel of keys for each pair;
-         * lse and delta of each block of queries; barriers of each block: keys and queries have
-         * landed, values and gradients have, lse and delta are there; of each pair: dS is. */
+        /* Shared memory: keys, queries, values, gradients of o; dS, a panel of keys per pair; lse
+         * and delta per query block; barriers per block (keys and queries landed; values and
+         * gradients landed; lse and delta ready) and per pair (dS ready). */
         static constexpr int PAIRS = CAUSAL ? NB * (NB + 1) / 2 : NB * NB;
         static constexpr int Q = NB * Panel::BYTES, V_ = 2 * Q, G = 3 * Q, DS = 4 * Q;
         static constexpr int ROWS = DS + PAIRS * Panel::BYTES, BARS = ROWS + NB * 512,
@@ -256,7 +254,7 @@ struct AttShortBackwardTile {
         static_assert(SOME + 2 * MANY <= 504, "registers");
         static_assert(SMEM <= 232448, "shared memory");
 
-        /* Pair of keys j and queries i. */
+        /* Index of the pair of key block j and query block i. */
         static __device__ __forceinline__ int pair(int j, int i)
         {
                 return CAUSAL ? j * (2 * NB + 1 - j) / 2 + i - j : j * NB + i;
@@ -289,7 +287,7 @@ struct AttShortBackward {
         const AttIn<E, Att> &in;
         const AttGradRows<E> &rows;
         const float *lse;
-        int T, b, h, col; /* of this part's columns, the first */
+        int T, b, h, col; /* col: first column of this part */
         char *smem;
         Epilogue &epilogue;
         EpilogueK &epilogue_k;
@@ -301,7 +299,7 @@ struct AttShortBackward {
                         mbarrier_arrive(bar);
         }
 
-        /* Operands of block i, by a warpgroup. */
+        /* Operands of block i; called by a warpgroup. */
         __device__ __forceinline__ void load(int i) const
         {
                 const int x = threadIdx.x % 128;
@@ -315,10 +313,10 @@ struct AttShortBackward {
                 cp_async_arrive(Tile::values(smem, i));
         }
 
-        /* ---- the first warpgroup ---- */
+        /* ---- warpgroup 0: delta, dq ---- */
 
-        /* lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P =
-         * 0.  Eight threads have a row of o, asked for while g's is on its way. */
+        /* Computes lse (in powers of two) and delta.  Queries behind T get lse = inf, so that P =
+         * 0.  Eight threads share a row of o, requested while g's is in flight. */
         __device__ __forceinline__ void make_rows() const
         {
                 const int x = threadIdx.x, at = x / 8, k = x % 8;
@@ -368,7 +366,7 @@ struct AttShortBackward {
 #pragma unroll
                                 for (int c = 0; c < 4; c++)
                                         sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], d);
-                        /* row c*16 + at, by the thread of its eight that has k = 2c */
+                        /* row c*16 + at, in the thread of eight with k = 2c */
                         const float mine = k < 4   ? k < 2 ? sum[0] : sum[1]
                                              : k < 6 ? sum[2]
                                                    : sum[3];
@@ -380,7 +378,7 @@ struct AttShortBackward {
                 }
         }
 
-        /* dS comes first of keys 1, then 0, 2, 3. */
+        /* dS arrives in the order of key blocks 1, 0, 2, 3. */
         __device__ __forceinline__ void make_dq() const
         {
                 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
@@ -413,9 +411,9 @@ struct AttShortBackward {
                 }
         }
 
-        /* ---- dk, dv ---- */
+        /* ---- warpgroups 1, 2: dk, dv ---- */
 
-        /* Products of whole rows, whose step is given as from this part's columns on. */
+        /* GEMMs over whole rows, where the step's columns are counted from this part's first on. */
         template <class Side>
         struct Own : AttOwn<Side> {
                 unsigned before;
@@ -426,13 +424,13 @@ struct AttShortBackward {
                 }
         };
 
-        /* As AttDkvSm90's, but for the pipeline. */
+        /* As AttDkvSm90's State, without the pipeline. */
         struct State {
                 char *smem;
-                int m, here, w0, T; /* queries, twice; first key */
-                int pair, place;    /* which dS comes next; where in it this lane's goes */
-                int edge, reach[2]; /* of documents, which there are not */
-                /* descriptors: of own keys and values, of the first queries' columns */
+                int m, here, w0, T; /* query blocks (twice the same); first key */
+                int pair, place;    /* which dS comes next; where in it this lane's part goes */
+                int edge, reach[2]; /* documents: none here */
+                /* descriptors: own keys, own values, columns of the first queries */
                 unsigned k, v, q;
                 const float *rows;
                 Own<typename Tile::K> own_k;
@@ -452,7 +450,7 @@ struct AttShortBackward {
                 }
                 __device__ __forceinline__ void give_back(int) const {}
                 __device__ __forceinline__ void arrive(Mbar *) const {}
-                /* Keys that do not exist have no part in dq. */
+                /* Keys behind T contribute nothing to dq. */
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
                         const int to = Tile::DS + pair * Panel::BYTES + place;
@@ -498,7 +496,7 @@ struct AttShortBackward {
                         s.v = (unsigned)Panel::wide(v);
                         att_fill(dk, 0.f);
                         att_fill(dv, 0.f);
-                        wgmma_hold(dk); /* zeroed here, not between products */
+                        wgmma_hold(dk); /* zeroed here, not between wgmmas */
                         wgmma_hold(dv);
                         att_wait_sm90(Tile::keys(smem, j), 0);
                         att_wait_sm90(Tile::keys(smem, s.m), 0);
@@ -551,7 +549,7 @@ TGC_DEV void attention_short_backward_wgmma(const AttIn<E, Att> &in, const AttGr
                 epilogue_v
         };
         const int x = threadIdx.x, group = __shfl_sync(0xffffffffu, x / 128, 0);
-        if (x % 32 == 0) { /* all warps, not one */
+        if (x % 32 == 0) { /* spread over all warps */
                 for (int i = x / 32; i < Tile::N_BARS; i += Tile::THREADS / 32)
                         mbarrier_init(Tile::bar(smem, i), i < 2 * Tile::NB ? 128 : 4);
                 fence_barrier_init();

@@ -1,14 +1,14 @@
-/* attention_simt.cuh: attention by float32 arithmetic, for what attention_mma.cuh does not take.
- * That is: rows not in chunks of 16 bytes, and float heads wider than 128, for which registers and
- * 99 KiB of shared memory are too few there.  256 threads as 16 x 16. */
+/* attention_simt.cuh: attention by float32 FMA, for what attention_mma.cuh does not serve: rows
+ * that are not in chunks of 16 bytes, and float heads wider than 128 (too many registers and more
+ * than 99 KiB of shared memory).  256 threads as 16 x 16. */
 #ifndef TGC_ATTENTION_PLAIN_CUH
 #define TGC_ATTENTION_PLAIN_CUH
 
 #include "attention_common.cuh"
 
-/* Thread (ty, tx) has rows ty*RM + i, score columns tx + 16 j and output column
- * pairs 2 tx + 32 c: shared memory reads without bank conflicts, and a row's
- * scores stay within half a warp. */
+/* Thread (ty, tx) owns rows ty*RM + i, score columns tx + 16 j and output column pairs 2 tx + 32
+ * c.  Shared memory reads are free of bank conflicts, and a row's scores stay within half a
+ * warp. */
 template <class Att, class Tile>
 struct AttSimt {
         static constexpr int BM = Tile::BM, BN = Tile::BN, D = Att::D;
@@ -20,8 +20,8 @@ struct AttSimt {
         static __device__ __forceinline__ int tx() { return threadIdx.x & 15; }
         static __device__ __forceinline__ int ty() { return threadIdx.x >> 4; }
 
-        /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it; g.read reads
-         * of row r. */
+        /* Copies rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it;
+         * g.read reads row r. */
         template <class E>
         struct Matrix {
                 const E *base;
@@ -93,7 +93,7 @@ struct AttSimt {
                 }
         }
 
-        /* The block's rows of scores to shared memory, for acc() by the same half warp. */
+        /* Stores the block's scores to shared memory, for acc() by the same half warp. */
         static __device__ __forceinline__ void put(float *p, const float (&x)[RM][RN])
         {
                 __syncwarp();

@@ -1,26 +1,29 @@
-/* attention_sm90.cuh: attention on Hopper (sm_90a), bf16 and f16, heads of 64 or 128: forward.
+/* attention_sm90.cuh: forward attention on Hopper (sm_90a), bf16 and f16, heads of 64 or 128
+ * (after FlashAttention-3, Shah et al., 2024).
  *
  *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem,
  *              epilogue)
+ *              Block `first` of `step` computes query blocks first, first + step, ...
+ *              (attention_work_sm90.cuh).  q, k, v: tensor maps (attention_panel_sm90.cuh).  in: as
+ *              attention_task's; of its q, k, v only the cache's strides are used.  No MASK, no
+ *              DROPOUT; DOCUMENTS only if CAUSAL.
  *
- * does what the blocks first, first + step, ... of all do (attention_work_sm90.cuh).  q, k, v:
- * tensor maps (attention_panel_sm90.cuh).  in: attention_task's problem, its q, k and v unused, but
- * for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
+ * Roles: warpgroup 0 loads (one thread for keys and values, one for queries); warpgroups 1 ..
+ * GROUPS compute.  A computing warpgroup owns 64 queries: their scores, probabilities and output
+ * stay in its registers.  Keys and values come in panels of BN tokens through a pipeline that all
+ * groups read.
  *
- * One warpgroup loads, GROUPS compute.  Each computing group has 64 queries, whose scores,
- * probabilities and sums stay in its registers (Shah et al., FlashAttention-3, 2024).  Keys and
- * values come in panels of BN tokens that all groups read.  A group turns scores into probabilities
- * while the tensor cores add up values with the previous probabilities, and the groups are at
- * different stages.  This hides the exponentials, which take as long as the products if D is 64,
- * half as long if it is 128. */
+ * Overlap: a group computes the softmax of panel j while the tensor cores compute P V of panel j -
+ * 1, and groups are at different stages (ping-pong if TURNS).  This hides the exponentials, which
+ * take as long as the GEMMs at D = 64, half as long at D = 128. */
 #ifndef TGC_ATTENTION_SM90_CUH
 #define TGC_ATTENTION_SM90_CUH
 
 #include "attention_work_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* The pipeline's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ...,
- * the last values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */
+/* The pipeline's panels in order of use: K0, K1, V0, K2, V1, ..., V(n-1).  Step j of n + 1 uses
+ * K(j) if j < n, and V(j-1) if j > 0. */
 template <class E, class Att, class Tile>
 struct AttForwardSm90 {
         static constexpr int D = Att::D, BN = Tile::BN, GROUPS = Tile::GROUPS, NT = BN / 8;
@@ -28,13 +31,13 @@ struct AttForwardSm90 {
         typedef AttPanel<BN, D> Keys;
         typedef AttHead<E, Att> Head;
         typedef AttWork<E, Att, Tile> Work;
-        /* a group's queries begin at different keys */
+        /* the queries of a group start at different keys */
         static constexpr bool RAGGED = Att::WINDOW > 0 || Att::DOCUMENTS;
         static_assert(Att::D == Tile::D && !Att::MASK && Att::DROPOUT == 0.f, "kept portable");
         static_assert(!Att::DOCUMENTS || Att::CAUSAL, "no query looks for its document's end");
 
-        /* Two panels of queries for each group, of this block and the next, with two barriers: they
-         * have landed; they were read.  at = block % 2 * GROUPS + group */
+        /* Shared memory of queries: two panels per group (this block's and the next one's), then
+         * two barriers each: landed, and read.  at = block % 2 * GROUPS + group. */
         static __device__ __forceinline__ char *queries(char *smem, int at)
         {
                 return smem + at * Tile::Q;
@@ -53,7 +56,7 @@ struct AttForwardSm90 {
                 return landed(smem, at) + 2 * GROUPS;
         }
 
-        /* ---- loading: one thread of warp 0 keys and values, one of warp 1 queries ---- */
+        /* ---- producer: one thread of warp 0 loads keys and values, one of warp 1 queries ---- */
 
         static __device__ __forceinline__ void put(Pipeline<Tile> &pipe, const AttMap &m, int head,
                                                    int row)
@@ -123,9 +126,9 @@ struct AttForwardSm90 {
                         }
         }
 
-        /* ---- computing: a warpgroup ---- */
+        /* ---- consumers: a warpgroup each ---- */
 
-        /* This warp has read what the barrier guards. */
+        /* This warp has read what `bar` guards. */
         static __device__ __forceinline__ void read(Mbar *bar)
         {
                 if ((threadIdx.x & 31) == 0)
@@ -181,7 +184,7 @@ struct AttForwardSm90 {
                 wgmma_commit();
         }
 
-        /* Rows of a panel of values from `from` on become 0, by all threads of group g. */
+        /* Zeroes the rows of a value panel from row `from` on; called by all threads of group g. */
         static __device__ __forceinline__ void clear(char *panel, int from, int g)
         {
                 for (int i = threadIdx.x & 127; i < (BN - from) * (D / 8); i += 128) {
@@ -193,7 +196,7 @@ struct AttForwardSm90 {
                 bar_sync(8 + g, 128);
         }
 
-        /* Where the documents of this lane's two queries begin, and that of the warp's last one. */
+        /* Begins of the documents of this lane's two queries, and of the warp's last query. */
         struct Begins {
                 int own[2], last;
 
@@ -208,7 +211,7 @@ struct AttForwardSm90 {
                 }
         };
 
-        /* Scores from products; -inf where a query does not attend.  Element 4n + i of x: query
+        /* Turns q.k into scores; -inf where a query does not attend.  Element 4n + i of x: query
          * row + i/2*8, key n0 + 8n + 2(lane%4) + i%2. */
         static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd,
                                                     const Begins &begins, int row, int n0)
@@ -241,15 +244,16 @@ struct AttForwardSm90 {
                 }
         }
 
-        /* The exponent taken off all scores of a row; a row without keys so far has top = -inf. */
+        /* The exponent subtracted from a row's scores; 0 for a row without keys so far (top =
+         * -inf). */
         static __device__ __forceinline__ float zero(float top)
         {
                 return top == -INFINITY ? 0.f : top;
         }
 
-        /* Raise top, in units of the exponent, where some row of the warp exceeds it by 2^8
-         * (AttForwardMma::softmax); true: what was summed so far is to be multiplied by scale.
-         * Of several sequences those rows are raised that exceed it and ask, no others. */
+        /* Raises top (in powers of two) if some row of the warp exceeds it by 2^8 (see
+         * AttForwardMma::softmax).  True: the caller multiplies its sums by scale.  RAGGED: only
+         * rows that exceed it and ask are raised. */
         static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2],
                                                      float (&scale)[2], const bool (&asks)[2])
         {
@@ -269,7 +273,7 @@ struct AttForwardSm90 {
                 return true;
         }
 
-        /* x becomes probabilities relative to top; sum: of this lane's. */
+        /* x becomes probabilities relative to top; sum: this lane's sums. */
         static __device__ __forceinline__ void exponents(float (&x)[BN / 2], const float (&top)[2],
                                                          float (&sum)[2])
         {
@@ -277,10 +281,9 @@ struct AttForwardSm90 {
                 sum[1] = att_row_exp(x, 1, Head::BASE2, zero(top[1]));
         }
 
-        /* The usual way to keep exponents small is to look for the largest score before them, which
-         * takes a fifth of a step.  Here a lane's sums tell afterwards that some probability was
-         * large, above 2^7, as it is when its score exceeds by as much those that top came from: in
-         * few steps if any.  Then the panel, which is still there, is multiplied once more and top
+        /* The usual check, the maximum before the exponentials, takes a fifth of a step.  Instead
+         * the lane's sums tell afterwards: a sum above 4096 means that some probability exceeded
+         * 2^7.  That is rare; then the panel, still in shared memory, is multiplied again and top
          * raised. */
         static __device__ __forceinline__ bool too_large(const float (&top)[2],
                                                          const float (&part)[2])
@@ -289,7 +292,7 @@ struct AttForwardSm90 {
                        (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
         }
 
-        /* Rows, the same in a quad, of which too_large says so. */
+        /* RAGGED: per row, equal in a quad: is it too_large? */
         static __device__ __forceinline__ void ask(const float (&top)[2], const float (&part)[2],
                                                    bool (&asks)[2])
         {
@@ -318,7 +321,7 @@ struct AttForwardSm90 {
                         const Head hd = work.head(w);
                         const int t0 = w.m0 + g * 64, w0 = t0 + warp * 16, row = w0 + lane / 4;
                         const Begins begins(hd, row);
-                        /* steps [a, b) have keys for these queries */
+                        /* steps [a, b) have keys for this group's queries */
                         const int a = t0 < 0 ? 0 : hd.first_key(t0) / BN - w.n0;
                         const int b = t0 < 0 ? 0 : (hd.end_key(t0 + 64) + BN - 1) / BN - w.n0;
                         float acc[1][D / 8][4], x[BN / 2], top[2] = { -INFINITY, -INFINITY },

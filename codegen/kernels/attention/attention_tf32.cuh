@@ -1,29 +1,29 @@
-/* attention_tf32.cuh: rows of floats as operands of tensor cores, under attention_mma.cuh's names.
+/* attention_tf32.cuh: float operands of attention on tensor cores, under attention_mma.cuh's
+ * names.
  *
- * A product is three of tf32, whose error is float32's own (gemm_tf32.cuh), or with TGC_TF32 one of
- * rounded factors. Factors are split or rounded when they are read as fragments: rounded in shared
- * memory by who copied them, each warp has fewer to round, but all wait for that between two
- * barriers, which is slower.
+ * A product is three tf32 mmas (3xTF32), as accurate as float32 (gemm_tf32.cuh); with TGC_TF32 it
+ * is one, of rounded factors.  Factors are split or rounded when read as fragments.  (Rounding in
+ * shared memory, by the copying threads, is less work but adds a barrier, and is slower.)
  *
  * Fragments are mma_1688_tf32's (ptx.cuh).  With g = lane / 4, t = lane % 4:
- *      rows as A, and rows as columns of B (att_mma_nt): ldmatrix, whose 8x8 matrix of 16 bits is 8
- *      rows of 4 floats scores as A: an accumulator holds columns 2t and 2t + 1 of 8 where A has t
- *      and t + 4, so of each 8 rows of B row 2t
- *              is k = t of the product and row 2t + 1 is k = t + 4
- *      rows as rows of B (att_mma_nn): one load brings four neighbours; column g of block j of 32
- *      columns is 4g + j, so a
- *              lane's results are runs of 8
- * Rows are DP + 4 floats, DP a multiple of 32: of 8 neighbouring rows, and of rows 2t of two g,
- * none share banks. */
+ * - Rows as A, and rows as columns of B (att_mma_nt): ldmatrix, whose 8x8 matrix of 16 bits is 8
+ *   rows of 4 floats.
+ * - Scores as A: an accumulator holds columns 2t and 2t + 1 of 8, where A has t and t + 4.  So k
+ *   is permuted: of each 8 rows of B, row 2t is k = t and row 2t + 1 is k = t + 4.
+ * - Rows as rows of B (att_mma_nn): one load brings four neighbours.  Column g of block j of 32
+ *   columns is 4g + j, so a lane's results are runs of 8.
+ *
+ * Rows are DP + 4 floats apart, DP a multiple of 32.  So neither 8 neighbouring rows nor rows 2t
+ * of two g share banks. */
 #ifndef TGC_ATTENTION_TF32_CUH
 #define TGC_ATTENTION_TF32_CUH
 
 #include "attention_mma.cuh"
 #include "gemm_tf32.cuh"
 
-/* x becomes hi, and lo is returned; with TGC_TF32 x becomes what the tensor core cuts to the
- * nearest tf32, ties away from zero (to_tf32 takes three instructions; of a NaN it leaves one, this
- * may make 0). */
+/* Splits x: x becomes hi, lo is returned.  With TGC_TF32 x becomes what the tensor core truncates
+ * to the nearest tf32, ties away from zero (to_tf32 takes three instructions, and keeps NaN, which
+ * this may turn into 0). */
 TGC_DEV unsigned att_split(unsigned &x)
 {
 #if TGC_TF32
@@ -34,15 +34,15 @@ TGC_DEV unsigned att_split(unsigned &x)
 #endif
 }
 
-/* The same of B, whose hi is x, cut by the tensor core: with A's lo rounded, what is left out has
- * no sign of its own. */
+/* The same for B: x is hi, truncated by the tensor core.  A's lo is rounded, so the error left has
+ * no bias. */
 TGC_DEV unsigned att_cut(unsigned &x)
 {
         return TGC_TF32 ? att_split(x)
                         : __float_as_uint(__uint_as_float(x) - __uint_as_float(x & ~0x1fffu));
 }
 
-/* 16 MT rows by 8. */
+/* 16 MT rows by 8 of k. */
 template <int MT>
 struct AttFactor {
         unsigned hi[MT][4], lo[MT][4];
@@ -54,7 +54,7 @@ struct AttFactor {
         }
 };
 
-/* Rows that stay are rounded once, but split at each use: hi and lo are too many registers. */
+/* Resident rows are rounded once but split at each use: hi and lo would take too many registers. */
 TGC_DEV void att_loaded(unsigned (&a)[4], float)
 {
 #pragma unroll
@@ -62,7 +62,7 @@ TGC_DEV void att_loaded(unsigned (&a)[4], float)
                 att_split(a[i]);
 }
 
-/* d += a b for 16 MT rows and 8 N columns; b is changed. */
+/* d += a b for 16 MT rows and 8 N columns; changes b. */
 template <int MT, int N>
 TGC_DEV void att_mma_1688(float (&d)[MT][N][4], const AttFactor<MT> &a, unsigned (&b)[N][2])
 {
@@ -121,8 +121,8 @@ struct AttScores<float, MT, NT> {
         }
 };
 
-/* Of three products each, those of 8 NT rows are summed from zero: the tensor core cuts sums off
- * (gemm_tf32.cuh). */
+/* With three mmas each, the products of 8 NT rows are summed from zero, as the tensor core
+ * truncates its sums (gemm_tf32.cuh). */
 template <int LD, int MT, int NT, int DT>
 TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<float, MT, NT> &p, const float *b)
 {

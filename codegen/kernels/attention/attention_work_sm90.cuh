@@ -1,13 +1,13 @@
-/* attention_work_sm90.cuh: the tiles of forward attention on Hopper (attention_sm90.cuh), and which
- * blocks of queries a block of threads does, in which order. */
+/* attention_work_sm90.cuh: tiles of forward attention on Hopper (attention_sm90.cuh), and the
+ * static schedule of its persistent blocks. */
 #ifndef TGC_ATTENTION_WORK_SM90_CUH
 #define TGC_ATTENTION_WORK_SM90_CUH
 
 #include "attention_panel_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the
- * other. */
+/* STAGES: panels of keys or values in flight.  TURNS: ping-pong, groups issue their GEMMs one
+ * after the other. */
 template <int D_, int GROUPS_, int BN_, int STAGES_, bool TURNS_>
 struct AttTileSm90 {
         static constexpr int D = D_, GROUPS = GROUPS_, BM = 64 * GROUPS, BN = BN_, STAGES = STAGES_;
@@ -15,16 +15,17 @@ struct AttTileSm90 {
         static constexpr int THREADS = 128 * (GROUPS + 1);
         static constexpr int STAGE = AttPanel<BN, D>::BYTES, Q = AttPanel<64, D>::BYTES;
         static constexpr int SMEM = 2 * GROUPS * Q + STAGES * STAGE + (2 * STAGES + 4 * GROUPS) * 8;
-        /* Registers: at entry, of a loading thread, of the others, who share what that one gives
-         * up. */
+        /* Registers per thread (setmaxnreg): at entry; FEW for the producer; MANY for the
+         * consumers, which share what the producer gives up. */
         static constexpr int ENTRY = 65536 / THREADS / 8 * 8, FEW = GROUPS == 3 ? 32 : 24;
         static constexpr int MANY = (ENTRY * (GROUPS + 1) - FEW) / GROUPS / 8 * 8;
 };
 
-/* A block of queries: sequence, head, first query; blocks of keys that some of them attend. */
+/* A block of queries of sequence b, head h, from m0 on; it meets n panels of keys from panel n0
+ * on. */
 struct AttBlock {
         int b, h, m0, n0, n;
-        int row0, T; /* of a ragged call: the sequence's first row, and its tokens */
+        int row0, T; /* RAGGED: the sequence's first row, and its tokens */
 };
 
 template <class E, class Att, class Tile>
@@ -39,12 +40,12 @@ struct AttWork {
                         return AttHead<E, Att>(in, rt, AttSequence { w.b, w.row0, w.T, 0 }, w.h);
                 return AttHead<E, Att>(in, rt, w.b, w.h, T);
         }
-        /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time
-         * or a whole part of them, so that a set's keys and values fit in L2; in a set the queries
-         * with most keys come first, and every second row of blocks is dealt out backwards: all get
-         * as much to do within a few percent. Blocks end where the sequence does: what is left over
-         * are the first block's groups, whose queries are below 0 and, if causal, would have the
-         * fewest keys. */
+        /* The i-th query block of this thread block.  Heads go in sets whose keys and values fit
+         * in L2: as many heads as there are thread blocks, or an equal part of them.  In a set the
+         * queries with most keys come first, and every second round is dealt in reverse, which
+         * balances the work within a few percent.  Blocks are aligned to the sequence's end; what
+         * does not divide is cut from the first one, whose groups then have m0 < 0 (under CAUSAL,
+         * where keys are fewest). */
         __device__ __forceinline__ bool get(int i, AttBlock &w) const
         {
                 int t = i * step + (i & 1 ? step - 1 - first : first), T = this->T,

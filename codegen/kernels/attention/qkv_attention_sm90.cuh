@@ -1,29 +1,28 @@
-/* qkv_attention_sm90.cuh: one token's QKV projection, and the attention over the cache that reads
- * it, in one launch.
- *
- * Both are short, and between two launches a launch's worth of time passes idle.  A kv head's
- * queries, keys and values concern no other head.  So one cluster's blocks compute the columns of
- * one kv head (gemv_short.cuh), share its cache (attention_decode.cuh), and merge their sums in the
- * first block's shared memory.  Loads of the existing cache start before anything is waited for.
- *
- * The projection's results go straight into the shared memory of every block that has a part of the
- * cache, 4 bytes at a time, and that block's barrier counts the bytes.  Through global memory this
- * would take a fence and a read.  Afterwards the first block stores q, k and v for later kernels.
+/* qkv_attention_sm90.cuh: single-token decode: the QKV projection and the attention over the cache
+ * that consumes it, in one launch.
  *
  *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>,
- *              QkvColumns<Q, K, V, STAGE>,
- *                  N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q, near_k, near_v, prologue,
- *                  epilogue, att_epilogue
- *                                     [, gain[, keep]])
- *      Att::K clusters of CLUSTER blocks; attend_smem<...>() bytes of shared memory.
+ *              QkvColumns<Q, K, V, STAGE>, N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q,
+ *              near_k, near_v, prologue, epilogue, att_epilogue[, gain[, keep]])
+ *              Att::K clusters of CLUSTER blocks; attend_smem<...>() bytes of shared memory
  *
- * w to keep, and ROWS, SPLIT: as in gemv_short_task, whose epilogue stores q and appends k and v;
- * att_epilogue: as in attention_task.  near_q, near_k and near_v are the pointers that the epilogue
- * stores by: they are turned to shared memory.  Of the product's columns those of head h's q begin
- * at Q + h D, of kv head h's k at K + h D; at most STAGE elements lie from near_q on.  QUERIES: a
- * power of two at or above H/K.  CLUSTER blocks of THREADS / 32 / SPLIT warps times ROWS columns
- * make a kv head's (H/K + 2) D columns; ROWS divides D, and ROWS columns are a multiple of 4 bytes.
- * Heads lie side by side: strides of D.  One sequence, one token. */
+ * Both parts are short, and a launch boundary would idle the GPU about as long.  A kv head's q, k
+ * and v concern no other head, so one cluster does a kv head:
+ * 1. Request the existing cache and W; pdl_wait.
+ * 2. Each block computes its share of the head's (H/K + 2) D columns (gemv_short.cuh).  The
+ *    results go straight to the shared memory of every block that has a part of the cache, 4 bytes
+ *    at a time; that block's mbarrier counts the bytes.
+ * 3. Each block attends its part of the cache (attention_decode.cuh).
+ * 4. The parts are merged in the first block's shared memory.  The first block then stores q, k
+ *    and v for later kernels.
+ *
+ * w .. keep, ROWS, SPLIT: as in gemv_short_task; its epilogue stores q and appends k and v.
+ * att_epilogue: as in attention_task.  near_q, near_k, near_v: the pointers that the epilogue
+ * stores by; they are redirected to shared memory.  Columns of the projection: q of head h begins
+ * at Q + h D, k of kv head h at K + h D, v at V + h D; at most STAGE elements lie from near_q on.
+ * QUERIES: the power of two at or above H/K.  CLUSTER * THREADS / 32 / SPLIT * ROWS columns cover
+ * a kv head; ROWS divides D and is a multiple of 4 bytes.  Heads are contiguous (strides of D).
+ * One sequence, one token. */
 #ifndef TGC_ATTEND_SM90_CUH
 #define TGC_ATTEND_SM90_CUH
 
@@ -33,7 +32,7 @@
 #include "attention_decode.cuh"
 #include "ptx_sm90.cuh"
 
-/* SMEM: the shared memory that the launch has, if it is to be checked. */
+/* SMEM: the launch's shared memory, to be checked; 0: unchecked. */
 template <int CLUSTER_, int THREADS_, int ROWS_, int SPLIT_, int QUERIES_, int SMEM_ = 0>
 struct QkvAttentionTile {
         static constexpr int CLUSTER = CLUSTER_, THREADS = THREADS_, ROWS = ROWS_, SPLIT = SPLIT_,
@@ -47,9 +46,8 @@ struct QkvColumns {
         static constexpr int Q = Q_, K = K_, V = V_, STAGE = STAGE_;
 };
 
-/* Shared memory, in bytes from its start: the sums of attention_decode.cuh, a record for each block
- * and query; what the cluster made of this kv head (q, k, v) and the barrier that counts it; where
- * the epilogue stores k and v, and q. */
+/* Shared memory: records of attention_decode.cuh; the cluster's records, per block and query; the
+ * cluster's q, k, v and the mbarrier that counts them; where the epilogue stores k and v, and q. */
 template <class E, class Att, class Tile, class Columns>
 struct AttendSmem {
         static constexpr int HEAD = (Att::H / Att::K + 2) * Att::D * (int)sizeof(E),
@@ -69,7 +67,7 @@ __host__ __device__ constexpr int attend_smem()
         return AttendSmem<E, Att, Tile, Columns>::SIZE;
 }
 
-/* Of the columns of a kv head, q k v, the first of this warp's, of which there are ROWS. */
+/* The first of this warp's ROWS columns within the kv head's columns (q, k, v). */
 template <class Att, class Tile>
 TGC_DEV int attend_first(int rank)
 {
@@ -80,7 +78,7 @@ TGC_DEV int attend_first(int rank)
         return rank * COLS + (int)(threadIdx.x >> 5) / Tile::SPLIT * Tile::ROWS;
 }
 
-/* The same column of the product. */
+/* The same column within the projection. */
 template <class Att, class Columns>
 TGC_DEV int qkv_column(int hk, int c)
 {
@@ -90,15 +88,15 @@ TGC_DEV int qkv_column(int hk, int c)
                                      : Columns::V + hk * D + c - (GROUP + 1) * D;
 }
 
-/* `to`, as far on as p is from `from`.  (The sum starts at `to`, for the compiler goes by that
- * whose memory it is.) */
+/* `to`, displaced as far as p is from `from`.  (The sum starts at `to`, so that the compiler
+ * infers its memory space.) */
 template <class E>
 TGC_DEV E *qkv_attention_turn(E *to, const E *p, const E *from)
 {
         return (E *)((char *)to + ((const char *)p - (const char *)from));
 }
 
-/* Parts of one row, each the maximum and sums of its keys, to its D values. */
+/* Merges the records (maximum and sums) of one row's parts into its D values. */
 template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attend_combine(const float *all, int parts, int hk, const Epilogue &epilogue)
 {
@@ -148,7 +146,7 @@ TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, 
         E *made = (E *)(smem + S::MADE), *stage_k = (E *)(smem + S::STAGE_KV),
           *stage_v = stage_k + D;
         E *const stage_q = (E *)(smem + S::STAGE_Q);
-        /* this kv head's, from the epilogue */
+        /* this kv head's, as stored by the epilogue */
         const E *const own_q = stage_q + (in.q - near_q) + hk * GROUP * D;
         Mbar *const bar = (Mbar *)(smem + S::BAR);
         if (threadIdx.x == 0) {
@@ -175,7 +173,8 @@ TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, 
                                         near_v = qkv_attention_turn(stage_v, near_v,
                                                                     in.v + pos * in.sv.t + hk * D);
                                 });
-                        /* all barriers are there; bytes may come before they are announced */
+                        /* all barriers are initialised; bytes may arrive before they are
+                         * expected */
                         cluster_wait();
                         if (threadIdx.x == 0)
                                 mbarrier_expect_tx(bar, S::HEAD);

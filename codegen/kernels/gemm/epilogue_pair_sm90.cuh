@@ -1,37 +1,33 @@
 /* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh, for functors with STORES and 16-bit
  * results.
  *
- * wgmma leaves a lane two neighbours of every 8 columns.  The functor is called for these two, so
- * lanes exchange no values, and no sums are kept: registers are free only after the last sum was
- * read.  The results of 16 rows x WIDE columns at a time go through the warp's panel in shared
- * memory.  What the epilogue reads of rows takes the same way back.
+ * wgmma gives a lane two neighbours of every 8 columns.  The functor is called for just these two:
+ * lanes exchange no values and no sums are copied (registers are free only after the last sum was
+ * read).  Results of 16 rows x WIDE columns at a time go through the warp's panel in shared
+ * memory.  What the epilogue reads of rows takes the same way in reverse.
  *
- * From the panel there are two ways to memory.
+ * From the panel to memory there are two ways.
  *
  * 1. The warp stores.  A lane stores eight neighbours; four or eight lanes store a line.  A panel
- *   is 16
- * rows of 128 bytes.  A row holds the results side by side, the first one where the reads were. 
- * Chunk c of 16 bytes stands at c ^ (row % 8), so that no two lanes of an access meet in a bank. 
- * How the words of a chunk are made depends on how many values a store has of two sums:
+ *    is 16 rows of 128 bytes.  A row holds the results side by side, the first one where the reads
+ *    were.  16-byte chunk c is at c ^ (row % 8), against bank conflicts.  The words of a chunk
+ *    depend on how many values the store has per two columns (WIDTHk in tgc.cuh):
  *
- *      2 values        as they lie in memory
- *      1               two fragments in one: a word is the two values of columns 8 apart
- *      4               a fragment in two chunks: the first has the first words of all lanes' two,
- *                      the other the second
+ *      2 values        as in memory
+ *      1               two fragments in one chunk: a word is the two values of columns 8 apart
+ *      4               a fragment in two chunks: first words of all lanes, then second words
  *
  * The lane that stores a chunk puts its words in order.
  *
- * 2. The copy engine stores (a Boxed epilogue): a box of 16 rows for each store.  With PANELS 2 the
- *   warp
- * goes on in its other panel meanwhile.  Each store's results lie apart from the others, as in
- * memory: 128, 64 or 32 bytes a row, swizzled as the engine does.  This takes less power, which is
- * what limits large GEMMs.
+ * 2. TMA stores (Boxed epilogues): a box of 16 rows per store.  With PANELS 2 the warp continues
+ *    in its other panel meanwhile.  The results of each store lie apart, as in memory: rows of
+ *    128, 64 or 32 bytes with TMA's swizzle.  This takes less power, which limits large GEMMs.
  *
- * With a Fetched epilogue the copy engine also brings what is read, to where the first store's
- * results will lie.  Two ping-pong consumers share the panels, a warp of each, so that a warp has
- * enough of them to fetch a tile's reads early.  The warp that is done with a panel asks, for the
- * other one, for what the next tile reads.  Panels for each alone would cost a stage of the
- * pipeline: 15% where it has five, more than the reads take. */
+ * With a Fetched epilogue TMA also loads what is read, to where the first store's results will go.
+ * Two ping-pong consumers share the panels (a warp of each), so that a warp has enough of them to
+ * fetch early.  The warp that is done with a panel issues, for the other one, the loads of the
+ * next tile.  Separate panels would cost a pipeline stage: 15% with five stages, more than the
+ * reads take. */
 #ifndef TGC_EPILOGUE_PAIR_SM90_CUH
 #define TGC_EPILOGUE_PAIR_SM90_CUH
 
@@ -40,8 +36,8 @@
 #include "epilogue_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight
- * would go. */
+/* Out objects (tgc.cuh).  PairOut packs the results of two neighbours into one or two words and
+ * adds up their sums; PlaceOut only takes the address of store K0. */
 struct OfRow {
         float own, sum;
 };
@@ -107,38 +103,38 @@ struct PairEpilogue {
                 return FRAGMENTS * width(k) / 2;
         }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
-        /* a lane's lines */
+        /* lines per lane */
         static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS;
         static_assert(!FETCHED || STEPS % PANELS == 0,
                       "panels take turns a whole number of rounds a tile");
 
         typedef EpilogueReads<Epilogue, 16 / EpilogueStores<Epilogue>::READ> Lines;
-        /* In whole words, which lanes trade: a value for each pair takes half a word. */
+        /* In whole words, which lanes exchange: one value per pair takes half a word. */
         struct alignas(4) alignas(EpilogueReads<Epilogue, 2>) Pairs : EpilogueReads<Epilogue, 2> {
         };
         static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
-        /* of rows, the first of a Pairs */
+        /* the row reads, first member of Pairs */
         static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;
         static constexpr bool READS_AHEAD = Lines::ROWS > 0 && !FETCHED;
-        /* Fragments that are computed before the first is put into the panel, in the registers of
-         * their sums: one warp alone hides the time that each exponential takes. */
+        /* Fragments computed before the first is written to the panel, in their accumulators'
+         * registers: a single warp must hide the latency of exponentials. */
         static constexpr int AT_ONCE = Lines::ROWS ? 2 : FRAGMENTS;
         static constexpr int AHEAD = !READS_AHEAD    ? 1
                                      : SPARE < EACH  ? EACH
                                      : SPARE > COUNT ? COUNT
                                                      : SPARE;
         Lines lines[AHEAD];
-        /* of the lane's pair of every 64 columns: of_cols */
+        /* column reads: this lane's pair of every 64 columns (see of_cols) */
         Pairs shared[SHARES ? (BN + 63) / 64 : 1];
-        OfRow own[ROWS][2]; /* of a lane's rows: EpilogueSums */
+        OfRow own[ROWS][2]; /* per row of the lane: EpilogueSums */
         const Epilogue &epilogue;
         char *panel, *panels;
         int row0, col0, M, N;
         bool whole;
-        Mbar *full, *next_full; /* Fetched: one a panel; the other consumer's */
+        Mbar *full, *next_full; /* Fetched: a barrier per panel; the other consumer's */
         unsigned phase;         /* parity of the first step's */
-        int next_row, next_col; /* of the next tile, the other consumer's */
-        bool more;              /* there is one */
+        int next_row, next_col; /* the next tile's corner, of the other consumer */
+        bool more;              /* there is a next tile */
 
         __device__ __forceinline__ PairEpilogue(const Epilogue &epilogue_, char *panel_, int row0_,
                                                 int col0_, int M_, int N_, bool whole_)
@@ -157,7 +153,7 @@ struct PairEpilogue {
         __device__ __forceinline__ int row_of(int s) const { return row0 + s % ROWS * 64; }
         __device__ __forceinline__ int col_of(int s) const { return col0 + s / ROWS * WIDE; }
 
-        /* Line p of a lane in a panel, of store k, and where that lies in C. */
+        /* Line p of a lane in a panel, of store k, and its position in C. */
         static __device__ __forceinline__ int line(int p, int k)
         {
                 return chunks(k) == 8   ? p * 4 + lane() / 8
@@ -172,25 +168,26 @@ struct PairEpilogue {
         {
                 return col_of(s) + lane() % chunks(k) * (16 / width(k));
         }
-        /* Chunk c of what store K makes of row r. */
+        /* Chunk c of store K's results in row r. */
         template <int K>
         __device__ __forceinline__ char *chunk(int r, int c) const
         {
                 if (!BOXED)
                         return panel + r * 128 + (first(K) + c ^ r % 8) * 16;
-                /* bytes: of 128 eight rows differ, of 64 four */
+                /* 128-byte rows: eight differ; 64-byte rows: four */
                 constexpr int ROW = WIDE * (K ? width(STORES - 1) : width(0));
                 return panel + (K ? 16 * WIDE * width(0) : 0) + r * ROW +
                        (c ^ r * ROW / 128 % (ROW / 16)) * 16;
         }
-        /* For ldmatrix and stmatrix: chunks c and c + 1, of each rows 0 to 7, then 8 to 15. */
+        /* Address for ldmatrix and stmatrix: chunks c and c + 1; rows 0 to 7, then 8 to 15 of
+         * each. */
         template <int K>
         __device__ __forceinline__ char *matrices(int c) const
         {
                 return chunk<K>(lane() % 16, c + lane() / 16);
         }
 
-        /* A lane's 16 bytes of memory to the panel, and back. */
+        /* A lane's 16 bytes from memory to the panel, and back. */
         __device__ __forceinline__ void put(int p, const uint4 &x) const
         {
                 const int r = line(p, 0), c = lane() % chunks(0);
@@ -223,8 +220,8 @@ struct PairEpilogue {
                 if (inside(r, c))
                         lines[p % AHEAD].get_rows(epilogue, r, c);
         }
-        /* What all rows share is read once a tile, a few words a lane, before its products; lanes
-         * trade them in the end. */
+        /* What all rows share is read once per tile, a few words per lane, before the wgmmas;
+         * lanes exchange them at the end. */
         __device__ __forceinline__ void get_cols()
         {
 #pragma unroll
@@ -234,7 +231,7 @@ struct PairEpilogue {
                                 shared[k / 64].get_cols(epilogue, col0 + c);
                 }
         }
-        /* Of the lane's columns of fragment f of the tile. */
+        /* The column reads of fragment f's columns. */
         __device__ __forceinline__ Pairs of_cols(int f) const
         {
                 Pairs p;
@@ -252,7 +249,7 @@ struct PairEpilogue {
                 for (int p = 0; p < AHEAD && Lines::ROWS; p++)
                         get_rows(p);
         }
-        /* What was read of panel s; reads for a later one start. */
+        /* Writes to the panel what was read for panel s, and issues reads for a later one. */
         __device__ __forceinline__ void put_lines(int s)
         {
 #pragma unroll
@@ -263,15 +260,15 @@ struct PairEpilogue {
                                 get_rows(p + AHEAD);
                 }
         }
-        /* Boxes: the four values of pair i of fragments j and j + 1, where they lie. */
+        /* Boxed: stores the four values of pair i of fragments j and j + 1 where they belong. */
         template <int K>
         __device__ __forceinline__ char *four(int i, int j) const
         {
                 return chunk<K>(i % 2 * 8 + lane() / 4, 2 * (j + i / 2) + lane() % 4 / 2) +
                        lane() % 2 * 8;
         }
-        /* Boxes: the one value of each pair; of two lanes the first writes both of fragment j, the
-         * other those of j + 1. */
+        /* Boxed: the one value of each pair; of two lanes the first writes both values of fragment
+         * j, the other those of j + 1. */
         template <int K>
         __device__ __forceinline__ void write_ones(const unsigned (&out)[4][STORES][2], int j) const
         {
@@ -286,7 +283,7 @@ struct PairEpilogue {
                                                                    : __byte_perm(a, other, 0x5410);
                 }
         }
-        /* Of fragments j and j + 1, rows 0 to 7 and 8 to 15 of each. */
+        /* Reads of fragments j and j + 1, rows 0 to 7 and 8 to 15 of each. */
         __device__ __forceinline__ void read_pairs(unsigned (&read)[4][2], int j) const
         {
                 constexpr bool WIDE_READ = EpilogueStores<Epilogue>::READ == 4;
@@ -341,7 +338,7 @@ struct PairEpilogue {
                         own[i / 2][i % 2] = { whole || r < M ? epilogue.get_row(r) : 0.f, 0.f };
                 }
         }
-        /* Of all four lanes that share a row. */
+        /* Sums over the four lanes that share a row. */
         __device__ __forceinline__ void put_sums()
         {
 #pragma unroll
@@ -354,7 +351,7 @@ struct PairEpilogue {
                                 epilogue.put_sum(r, col0 / BN, x);
                 }
         }
-        /* Results of pair h of fragment j of panel s; in: of its columns, read: of its row. */
+        /* Computes pair h of fragment j of panel s; in: column reads, read: row reads. */
         __device__ __forceinline__ void call(float a, float b, int s, int j, int h, Pairs in,
                                              const unsigned (&read)[2], unsigned (&out)[STORES][2])
         {
@@ -362,7 +359,7 @@ struct PairEpilogue {
                           c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
                 if (EpilogueSums<Epilogue>::ASKS &&
-                    !inside(r, c)) /* the others only make `out`: store_lines asks */
+                    !inside(r, c)) /* outside lanes only fill `out`; store_lines checks */
                         return;
                 if (Lines::ROWS) {
                         reinterpret_cast<unsigned &>(in) = read[0];
@@ -371,7 +368,7 @@ struct PairEpilogue {
                 }
                 in.call(epilogue, r, c, v, PairOut<STORES> { out, own[s % ROWS][h] });
         }
-        /* Where store K of eight sums goes. */
+        /* Where store K puts the results of eight columns. */
         template <int K>
         __device__ __forceinline__ void *place(int r, int c) const
         {
@@ -390,7 +387,7 @@ struct PairEpilogue {
                         if (!inside(r, c))
                                 continue;
                         const uint4 x = take<K>(p);
-                        if (width(K) == 1) { /* of eight sums 8 bytes, aligned to as many */
+                        if (width(K) == 1) { /* 8 bytes for eight columns, 8-byte aligned */
                                 *(uint2 *)place<K>(r, c) = make_uint2(x.x, x.y);
                                 if (inside(r, c + 8))
                                         *(uint2 *)place<K>(r, c + 8) = make_uint2(x.z, x.w);
@@ -399,8 +396,7 @@ struct PairEpilogue {
                         }
                 }
         }
-        /* Boxes: the panel of step s, once the copy engine has read what was there; Fetched: and
-         * brought what is read. */
+        /* Boxed: waits until TMA has stored step s's panel; Fetched: and has loaded the reads. */
         __device__ __forceinline__ void take_panel(int s)
         {
                 panel = panels + s % PANELS * 2048;
@@ -412,8 +408,8 @@ struct PairEpilogue {
                         bulk_wait_read<PANELS - 1>();
                 __syncwarp();
         }
-        /* Fetched: one lane asks for what step s reads, behind the last the next tile's; the panel
-         * is free. */
+        /* Fetched: one lane requests the reads of step s (behind the last: the next tile's) into
+         * its free panel. */
         __device__ __forceinline__ void ask(int s) const
         {
                 const int row = s < STEPS ? row_of(s) : next_row + s % STEPS % ROWS * 64,
@@ -425,9 +421,9 @@ struct PairEpilogue {
                 tma_load_2d(panels + s % PANELS * 2048, epilogue.from, bar, col * width(0) / 2,
                             row);
         }
-        /* Fetched, before the block's tile number `tile`, whose first reads have been asked for,
-         * but for the first tile's.  own, other: barriers of the panels, a set for each consumer,
-         * since at a common one the later could find a parity that is a round old. */
+        /* Fetched: before the block's tile number `tile`.  Its first reads were requested already,
+         * except for the first tile's.  own, other: panel barriers, a set per consumer; with a
+         * common set the later consumer could see a parity one round old. */
         __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_,
                                               int next_row_, int next_col_)
         {
@@ -440,8 +436,8 @@ struct PairEpilogue {
                         for (int s = 0; s < PANELS; s++)
                                 ask(s);
         }
-        /* Fetched, when step s is sent: the panel of step s - BUT is free once all but the last BUT
-         * are read. */
+        /* Fetched, after step s is sent: the panel of step s - BUT is free once all but the last
+         * BUT stores have been read. */
         template <int BUT>
         __device__ __forceinline__ void ask_again(int s) const
         {
@@ -450,7 +446,7 @@ struct PairEpilogue {
                         ask(s - BUT + PANELS);
                 }
         }
-        /* Boxes: the results of step s leave. */
+        /* Boxed: sends the results of step s. */
         template <int K>
         __device__ __forceinline__ void send(int s) const
         {

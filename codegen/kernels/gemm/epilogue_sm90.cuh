@@ -1,19 +1,20 @@
-/* epilogue_sm90.cuh: the end of a tile on Hopper: passes the accumulators in wgmma's registers to a
- * functor, 16 rows of a warp at a time.
+/* epilogue_sm90.cuh: epilogues on Hopper: from wgmma's accumulators to the functor, 16 rows of a
+ * warp at a time.
  *
- * wgmma leaves a lane two neighbours of every eight columns, in rows 8 apart, but memory wants
- * whole lines.  Two ways use a panel of 2 KB of shared memory a warp, and load ahead what the
- * functor reads.  gemm_epilogue.cuh's MmaEpilogue, in which lanes exchange values, is the third.
+ * wgmma gives a lane two neighbours of every eight columns, in rows 8 apart; memory wants whole
+ * lines.  Two epilogues stage through a panel of 2 KB of shared memory per warp, and load ahead
+ * what the functor reads.  A third, MmaEpilogue (gemm_epilogue.cuh), exchanges values between
+ * lanes.
  *
- *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call,
- *                                                      for any functor
- *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> the functor is called where the sums are:
- *              16-bit results alone (epilogue_pair_sm90.cuh)
+ *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        stages float32 sums: eight neighbours per
+ *                                                      call, for any functor
+ *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> calls the functor in place, stages 16-bit
+ *              results (epilogue_pair_sm90.cuh)
  *
- *      start()         reads begin, while the tile's last products run
+ *      start()         issues the first reads, during the tile's last wgmmas
  *      run(acc)        the tile
  *
- * ROWS times 16 rows of a warp, 64 apart, and BN columns; SPARE: reads of 16 bytes that fit in
+ * ROWS blocks of 16 rows per warp, 64 apart, and BN columns.  SPARE: 16-byte reads that fit in
  * registers beside the sums. */
 #ifndef TGC_EPILOGUE_SM90_CUH
 #define TGC_EPILOGUE_SM90_CUH
@@ -21,7 +22,7 @@
 #include "gemm.cuh"
 #ifdef TGC_SM90A
 
-/* Nothing is computed from a read before this. */
+/* A compiler barrier: nothing is computed from a read before this point. */
 template <class Reads>
 TGC_DEV void hold_reads(Reads &r)
 {
@@ -33,18 +34,17 @@ TGC_DEV void hold_reads(Reads &r)
         }
 }
 
-/* MmaEpilogue for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of
- * which a lane then has eight neighbours of two rows, and eight lanes a whole 128-byte line of
- * 16-bit values.  (Lanes that trade reach half of that.)
+/* Stages 8 rows x 64 columns at a time.  A lane then has eight neighbours of two rows, and eight
+ * lanes a whole 128-byte line of 16-bit values (exchanging lanes reach half of that).
  *
- * A panel is two planes of 8 rows x 128 bytes, of columns 0 to 3 and 4 to 7 of every eight.  Eight
- * columns' 16 bytes stand at chunk ^ row, in the second plane ^ 4 as well: no two lanes of an
- * access meet in a bank. */
+ * A panel is two planes of 8 rows x 128 bytes: columns 0 to 3 of every eight, and 4 to 7.  The 16
+ * bytes of column group c are at chunk c ^ row, in the second plane ^ 4 as well: no bank
+ * conflicts. */
 template <int ROWS, int BN, int SPARE, class Epilogue>
 struct PanelEpilogue {
         typedef EpilogueReads<Epilogue, 8> Reads;
         static constexpr bool READS_AHEAD = Reads::ROWS > 0;
-        /* panels; calls of a lane */
+        /* panels; calls per lane */
         static constexpr int STEPS = ROWS * 2 * (BN / 64), COUNT = 2 * STEPS;
         static constexpr int FIT = Reads::ROWS ? SPARE / Reads::ROWS : 1;
         static constexpr int AHEAD = FIT < 4 && Reads::ROWS ? 4 : FIT > COUNT ? COUNT : FIT;
@@ -122,7 +122,8 @@ struct PanelEpilogue {
                                 get_cols(2 * s + 2);
                                 get_cols(2 * s + 3);
                         }
-#pragma unroll(Reads::ROWS ? 2 : 1) /* reads are registers; without any a loop is half as long */
+#pragma unroll(Reads::ROWS ? 2 : 1) /* reads are registers; without any, a rolled loop is half as
+                                     * long */
                         for (int p = 2 * s; p < 2 * s + 2; p++) {
                                 float v[8];
                                 get(v, p % 2);

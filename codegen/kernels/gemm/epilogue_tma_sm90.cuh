@@ -1,14 +1,14 @@
-/* epilogue_tma_sm90.cuh: epilogues whose results the copy engine stores, and whose reads it
- * fetches; epilogue_pair_sm90.cuh does both. */
+/* epilogue_tma_sm90.cuh: wrappers of epilogues whose results TMA stores, and whose reads TMA
+ * loads; epilogue_pair_sm90.cuh handles both. */
 #ifndef TGC_EPILOGUE_BOXES_SM90_CUH
 #define TGC_EPILOGUE_BOXES_SM90_CUH
 
 #include "tgc.cuh"
 #ifdef TGC_SM90A
 
-/* Boxed: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as fill a
- * row of store k's part of the panel (PairEpilogue).  Columns and rows outside of the matrix are
- * left alone.  COLUMNS: of C that the maps' maker counted on for a panel, or 0. */
+/* Boxed: box[k] is the tensor map of store k's matrix.  Its boxes are 16 rows by as many columns
+ * as fill a row of store k's part of the panel (PairEpilogue).  TMA clips at the matrix's edges.
+ * COLUMNS: columns of C per panel that the map was made for, or 0. */
 template <class Epilogue, int COLUMNS>
 struct Boxed : Epilogue {
         const void *box[2];
@@ -19,8 +19,8 @@ TGC_DEV Boxed<Epilogue, COLUMNS> boxed(const Epilogue &epilogue, const void *fir
 {
         return { epilogue, { first, second } };
 }
-/* Fetched, where consumers take turns: and `from` is the map of what the epilogue reads of rows,
- * with boxes as the first store's. */
+/* Fetched (ping-pong only): also, `from` is the map of what the epilogue reads of rows, with boxes
+ * like the first store's. */
 template <class Epilogue, int COLUMNS>
 struct Fetched : Boxed<Epilogue, COLUMNS> {
         const void *from;

@@ -1,39 +1,37 @@
-/* gemm.cuh: C = op(A) op(B), the portable path (sm_80 and up), any size.
+/* gemm.cuh: C = op(A) op(B), the portable kernel (sm_80 and up), any size.
  *
- *      A is (M,K) row-major with row stride lda, or (K,M) when TRANS_A;
- *      B is (K,N) row-major with row stride ldb, or (N,K) when TRANS_B (a Linear's weight).
+ *      A is (M,K) row-major with row stride lda, or (K,M) with TRANS_A;
+ *      B is (K,N) row-major with row stride ldb, or (N,K) with TRANS_B (a Linear's weight).
  *
- *      y  = x Wt       TRANS_B            x (M,K), W (N,K)
+ *      y  = x W^T      TRANS_B            x (M,K), W (N,K)
  *      dx = dy W                          dy (M,N), W (N,K) read as (K,N) with K <-> N
- *      dW = dyt x      TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
+ *      dW = dy^T x     TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
  *
  *      gemm_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, epilogue)
  *      gemm_split_k_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)
  *              ws: f32 (splits,M,N)
  *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, epilogue)
  *
- * Sizes passed as literals fold away after inlining; run-time ones work as well.
- * The epilogue gets every element of C once, float32, V = Epilogue::MAXV at a time, or 4
- * where that is less (float32 tiles, and 16-bit ones whose warps are 16 columns
- * wide; a 32x32x32 tile: 2).  MAXV must divide N.
+ * Sizes may be literals, which fold away after inlining, or run-time values.  The epilogue gets
+ * every element of C once, in float32, V = Epilogue::MAXV at a time, or 4 if that is less (float32
+ * tiles, and 16-bit tiles whose warps are 16 columns wide; a 32x32x32 tile: 2).  MAXV divides N.
  *
- * ALIGN (16, 8, 4, 2 bytes) divides both base addresses, both row strides in
- * bytes, and in bytes the extent that is contiguous in memory: of A, K or (TRANS_A) M;
- * of B, N or (TRANS_B) K.  16 is the fast path; 8 and 4 issue more copies, 2 copies by hand.
+ * ALIGN (16, 8, 4, 2 bytes) divides both addresses, both row strides in bytes, and the contiguous
+ * extent in bytes: of A, K (TRANS_A: M); of B, N (TRANS_B: K).  16 is the fast path; 8 and 4 issue
+ * more copies, 2 copies through registers.
  *
- * Rows and columns beyond C are read as some row inside: they only reach elements
- * of C that are not stored.  Beyond K both operands are zero.
+ * Rows and columns beyond C are read from some row inside; they reach only elements of C that are
+ * not stored.  Beyond K both operands are zero.
  *
- * Tiles are gemm_tile.cuh's; an operand comes by panels (gemm_operand.cuh), is multiplied on tensor
- * cores (gemm_mma.cuh, gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by an epilogue
- * (gemm_epilogue.cuh). */
+ * Files: gemm_tile.cuh (tile shapes), gemm_operand.cuh (global to shared), the mainloops
+ * gemm_mma.cuh, gemm_tf32.cuh and gemm_fma.cuh, gemm_epilogue.cuh. */
 #ifndef TGC_GEMM_CUH
 #define TGC_GEMM_CUH
 
 #include "gemm_mma.cuh"
 #include "gemm_fma.cuh"
 
-/* The tile at `at`, over the K-tiles [kt0, kt1), rows of A as RowsA says, rows of B as RowsB. */
+/* Computes the tile at `at` over K-tiles [kt0, kt1); RowsA, RowsB: which rows of A and B. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB,
           class Epilogue>
 TGC_DEV void gemm_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
@@ -65,8 +63,8 @@ TGC_DEV void gemm_task(const T *a, long lda, const T *b, long ldb, int M, int N,
                                                      (K + Tile::BK - 1) / Tile::BK, smem, epilogue);
 }
 
-/* Split K: for weight gradients, whose C is small and K long.  Tiles are numbered
- * split-major; each split sums its own run of K-tiles into its own M x N of ws. */
+/* Split-K: for weight gradients, whose C is small and K long.  Tiles are numbered split-major;
+ * each split sums its K-tiles into its own M x N of ws. */
 template <int V>
 struct SplitEpilogue {
         static constexpr int MAXV = V, MINV = 1;
@@ -94,8 +92,8 @@ TGC_DEV void gemm_split_k_task(const T *a, long lda, const T *b, long ldb, int M
                                                      kt1, smem, epilogue);
 }
 
-/* Sums ws over the splits, in order, and calls the epilogue.  THREADS * V elements of C
- * per tile, V = Epilogue::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
+/* Sums ws over the splits, in order, and calls the epilogue.  A tile is THREADS * V elements of C,
+ * V = Epilogue::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
 template <int THREADS, class Epilogue>
 TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile,
                                 const Epilogue &epilogue)

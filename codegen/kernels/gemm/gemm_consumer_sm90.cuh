@@ -1,20 +1,18 @@
-/* gemm_consumer_sm90.cuh: the two consumer warpgroups of gemm_sm90.cuh: steps along K, then the
- * epilogue.
+/* gemm_consumer_sm90.cuh: the two consumer warpgroups of gemm_sm90.cuh: mainloop and epilogue.
  *
- * The epilogue's reads start LAST_STEPS before the products end, as many as there are registers
- * for, so that the epilogue does not wait for memory. */
+ * The epilogue's reads start LAST_STEPS K-steps before the end of the mainloop, as many as there
+ * are registers for, so that the epilogue does not wait for memory. */
 #ifndef TGC_GEMM_CONSUME_SM90_CUH
 #define TGC_GEMM_CONSUME_SM90_CUH
 
 #include "gemm_tf32_rs_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW
- * ----------- */
+/* ---- RowSums: sums of op(A)'s rows (TRANS_A: A's columns): bias gradients beside dW ----- */
 
-/* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of
- * A share its K-steps out among themselves, one more product each against a matrix of ones, the
- * ROW_SUMS_SMEM bytes behind the tile's; words that go through registers are added there. */
+/* parts: float (splits * tiles across N, M), to be added up in order.  Tiles that share rows of A
+ * divide its K-steps among themselves; each adds a wgmma against a matrix of ones, which lies in
+ * ROW_SUMS_SMEM bytes behind the tile's.  An A that goes through registers is summed there. */
 enum { ROW_SUMS_SMEM = 256 };
 struct RowSums {
         static constexpr bool ON = true;
@@ -26,8 +24,8 @@ struct NoSums {
 
 /* ---- steps ---------------------------------------------------------------------- */
 
-/* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against
- * ones as well, from step `first` on. */
+/* K-step k of a tile: issues its wgmmas, waits for those of the previous step.  SUM: from step
+ * `first` on, also A times ones. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
 TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0,
                         unsigned long long ones, float (&acc)[MI][Tile::BN / 8][4],
@@ -36,7 +34,7 @@ TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned lo
         const unsigned long long at = (unsigned long long)(pipe.stage * (Tile::STAGE / 16));
         pipe.wait_full();
         if (Tile::COPIERS)
-                fence_proxy_async(); /* what cp.async wrote, for wgmma */
+                fence_proxy_async(); /* makes cp.async's writes visible to wgmma */
         wgmma_fence();
 #pragma unroll
         for (int ks = 0; ks < 4; ks++) /* of 32 bytes */
@@ -57,7 +55,7 @@ TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned lo
         pipe.next();
 }
 
-/* Steps [k0, k1); after `lead` of them the other consumer may start. */
+/* K-steps [k0, k1); after `lead` of them the other consumer may start. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
 TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0,
                          unsigned long long ones, float (&acc)[MI][Tile::BN / 8][4],
@@ -67,7 +65,7 @@ TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned l
         if constexpr (by_words<T, TRANS_A>()) {
                 words_steps<SUM, T>(pipe, words, b0, acc, sums, k0, k1, lane, lead);
         } else {
-#pragma unroll 1 /* the last steps, written out, cost ptxas half of its time */
+#pragma unroll 1 /* unrolled last steps would take half of ptxas's time */
                 for (int k = k0; k < k1; k++) {
                         wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k,
                                                                    k0, lane);
@@ -79,8 +77,8 @@ TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned l
 
 /* ---- epilogues ------------------------------------------------------------------------ */
 
-/* Which of the three, of a consumer's warp.  PanelEpilogue: beside 192 sums there are no registers
- * for a panel's rows and for reads. */
+/* Which of the three epilogues a consumer warp uses.  PanelEpilogue with 192 accumulators has no
+ * registers for a panel's rows and reads. */
 enum { BY_TRADING, BY_PANEL, BY_PAIRS };
 template <class Tile, class Epilogue>
 TGC_DEV constexpr int end_of()
@@ -93,7 +91,7 @@ TGC_DEV constexpr int end_of()
         return BY_TRADING;
 }
 
-/* The rows of a matrix, of which a batch's work has several, one below another. */
+/* Rows of the matrix that a piece belongs to; in a batch, of one of the stacked matrices. */
 template <class Work>
 TGC_DEV int whole_rows(const Work &, int M)
 {
@@ -105,7 +103,7 @@ TGC_DEV int whole_rows(const BatchWork<Tile, Epilogue, TRIANGLE> &work, int)
         return work.M;
 }
 
-/* No tile of it is cut. */
+/* No tile is cut by C's edge. */
 template <class Tile>
 TGC_DEV constexpr bool is_whole(int M, int N)
 {
@@ -160,26 +158,26 @@ struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS>
         }
 };
 
-/* The same address, but one that ptxas cannot make again: in every step it would, from the block's
- * place in the cluster. */
+/* The same address, opaque to ptxas, which would otherwise recompute it in every step from the
+ * block's rank in the cluster. */
 TGC_DEV char *from_lane0(char *smem)
 {
         return (char *)__cvta_shared_to_generic(
                 __shfl_sync(0xffffffffu, (unsigned)__cvta_generic_to_shared(smem), 0));
 }
 
-/* ---- a block's pieces ------------------------------------------------------------- */
+/* ---- the consumer loop ------------------------------------------------------------- */
 
-/* Reads of an epilogue start this many steps before the end of a tile: two microseconds or more. */
+/* About two microseconds before the end of a tile. */
 enum { LAST_STEPS = 4 };
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
 TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
-        /* Reads of 16 bytes that fit beside the sums. */
-        /* What a call reads and stores of words is spread over more calls, and A's words want
-         * registers too. */
+        /* 16-byte reads that fit in registers beside the sums. */
+        /* tf32: reads and stores of a call are spread over more calls, and A's words take
+         * registers too */
         constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) +
                               (by_words<T, TRANS_A>() ? MI * 32 : 0);
         constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
@@ -188,7 +186,7 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
         pipe.smem = from_lane0(pipe.smem);
         const int part = Tile::SHARE == 2 ? consumer : 0;
         const int row0 = part * Tile::WM + warp * 16;
-        /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
+        /* Warp-uniform, as wgmma requires of descriptors. */
         const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem) +
                                       __shfl_sync(0xffffffffu, part, 0) * MI *
                                               desc_64<!TRANS_A, Tile::BK>();
@@ -215,7 +213,7 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                                                          : steps < LAST_STEPS ? 0
                                                                               : steps - LAST_STEPS;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
-                /* known here, not looked up while the other consumer waits */
+                /* evaluated here, not while the other consumer waits */
                 asm volatile("" : "+r"(more));
                 if constexpr (EpilogueBoxes<typename Work::End>::FETCHED) {
                         Mbar *const own = (Mbar *)(pipe.smem + Tile::RING) +
@@ -236,8 +234,8 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                                 for (int m = 0; m < MI; m++)
                                         sums[m][0] = sums[m][2] = 0.f;
                         }
-                        /* Before and after them the same code: of all this ptxas takes longest for
-                         * steps. */
+                        /* The steps before and after the SUM steps share one copy of the code:
+                         * ptxas spends most of its time on steps. */
 #pragma unroll 1
                         for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
                                 wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones,
@@ -274,7 +272,7 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                         for (int m = 0; m < MI * Tile::BN / 2; m++)
                                 acc[m / (Tile::BN / 2)][m / 4 % (Tile::BN / 8)][m % 4] = 0.f;
                 }
-                /* all columns are equal: those of the quad's first lane */
+                /* all columns are equal: take those of the quad's first lane */
                 if constexpr (Sums::ON) {
                         float *to = rows.parts + (long)(p.split * across + at) * M;
 #pragma unroll

@@ -1,12 +1,11 @@
-/* gemm_epilogue.cuh: the end of a tile: passes the accumulators in a warp's registers to a
- * functor. */
+/* gemm_epilogue.cuh: passes the accumulators in a warp's registers to the epilogue functor. */
 #ifndef TGC_GEMM_EPILOGUE_CUH
 #define TGC_GEMM_EPILOGUE_CUH
 
 #include "gemm_tile.cuh"
 
-/* Lanes DISTANCE apart each give away one of two runs of W columns: the lower lane
- * ends with both lanes' `lo`, the upper one with both lanes' `hi`. */
+/* Lanes DISTANCE apart exchange a run of W columns: the lower lane ends with both lanes' `lo`, the
+ * upper one with both lanes' `hi`. */
 template <int DISTANCE, int W>
 TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&hi)[W])
 {
@@ -21,14 +20,14 @@ TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&h
 
 /* How a warp's fragments are cut into calls of the epilogue: ROWS blocks of 16 rows, APART rows
  * from one to the next, WN columns.  A lane holds two neighbouring columns of each 8-column
- * fragment; by trading with its quad over V/2 fragments it gets V neighbours, and a quad 4V. */
+ * fragment.  By exchanging with its quad over V/2 fragments it gets V neighbours, and a quad 4V. */
 template <int ROWS, int WN, int APART, int V>
 struct EpilogueCalls {
-        static constexpr int STEP = V < 2 ? 1 : V / 2; /* fragments at a time */
-        static constexpr int PARTS = V < 2 ? 2 : 1;    /* calls that they take */
+        static constexpr int STEP = V < 2 ? 1 : V / 2; /* fragments per step */
+        static constexpr int PARTS = V < 2 ? 2 : 1;    /* calls per step */
         static constexpr int ACROSS = WN / 8 / STEP * 2 * PARTS, COUNT = ROWS * ACROSS;
 
-        /* Of call p: fragment row and column, upper or lower half, and for V 1 which of the two
+        /* Of call p: fragment row and column, upper or lower half, and for V = 1 which of the two
          * columns. */
         static __device__ __forceinline__ constexpr int i(int p) { return p / ACROSS; }
         static __device__ __forceinline__ constexpr int j(int p)
@@ -73,11 +72,11 @@ struct EpilogueCalls {
         }
 };
 
-/* A warp's fragments, whose corner is (row0, col0), to the epilogue.  What it reads of rows is
- * asked for AHEAD calls before the stores: as far as SPARE times 16 bytes reach, the first of it by
- * start(), which may run before the sums are there.  What all rows read alike comes one call
- * before.  whole: no tile reaches beyond (M, N), so that calls may overlap where registers are
- * left. */
+/* Passes a warp's fragments, whose corner is (row0, col0), to the epilogue.  Reads that depend on
+ * rows are issued AHEAD calls before the stores, within SPARE times 16 bytes of registers; start()
+ * issues the first of them and may run before the sums are final.  Reads shared by all rows are
+ * issued one call ahead.  whole: no tile reaches beyond (M, N), so calls may overlap where
+ * registers are left. */
 template <int ROWS, int WN, int APART, int SPARE, class Epilogue>
 struct MmaEpilogue {
         static constexpr int MOST = WN % 32 ? 4 : 8,
@@ -121,7 +120,7 @@ struct MmaEpilogue {
                 for (int p = 0; p < AHEAD; p++)
                         get_rows(p);
         }
-        /* v: of each call, or of the one at hand; what the epilogue leaves there. */
+        /* v: per call, or for the current one; what the epilogue leaves there. */
         template <int KEEP>
         __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4],
                                             float (&v)[KEEP][V])

@@ -1,11 +1,11 @@
-/* gemm_fma.cuh: a tile of gemm.cuh by plain float32 multiply-adds, without tensor cores. */
+/* gemm_fma.cuh: mainloop of gemm.cuh by float32 FMA, without tensor cores. */
 #ifndef TGC_GEMM_FMA_CUH
 #define TGC_GEMM_FMA_CUH
 
 #include "gemm_operand.cuh"
 
-/* A K-tile of float32 from memory to registers, and from there to shared memory
- * with K outermost: s[k][place on C's side], rows of LD floats. */
+/* A float32 K-tile from global memory to registers, and from there to shared memory with K
+ * outermost: s[k][index on C's side], rows of LD floats. */
 template <class P>
 TGC_DEV void panel_fetch(const P &p, float (&r)[P::COPIES][P::UNIT], int k0)
 {
@@ -36,7 +36,7 @@ TGC_DEV void panel_put(const P &, const float (&r)[P::COPIES][P::UNIT], float *s
                 }
 }
 
-/* A lane's rows and columns: blocks of 4 rows 16 apart, of VN columns 8*VN apart. */
+/* A lane's rows are blocks of 4, 16 apart; its columns blocks of VN, 8*VN apart. */
 template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
 TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
                       const Epilogue &epilogue)

@@ -1,15 +1,15 @@
-/* gemm_fp8_persistent_sm90.cuh: gemm_fp8_sm90.cuh's product for many rows of x: warp-specialised,
- * in blocks that stay.
+/* gemm_fp8_persistent_sm90.cuh: gemm_fp8_sm90.cuh's GEMM for many rows of x: warp-specialised,
+ * persistent.
  *
  *      fp8_gemm_persistent<S, Tile, N, K, G>(map_x, x, ldx, w, M, down, first, step, smem,
  *              epilogue)
- *              Tiles first, first + step, ... of down * N/BN, in a cluster of two.  map_x: a tensor
- *              map of x's rows as 16-bit values, of which the first K / 2 are the codes, in boxes
- *              of 64 x 64.  N is a multiple of 2 BN, K of 512.  The rest as fp8_gemm_task, whose
- *              sums these are, in the same order.
+ *              Tiles first, first + step, ... of down * N/BN, in clusters of two.  map_x: a tensor
+ *              map of x's rows as 16-bit values (the first K / 2 are the codes), boxes of 64 x 64.
+ *              N is a multiple of 2 BN, K of 512.  The rest as in fp8_gemm_task; bitwise the same
+ *              sums.
  *
- * Warpgroups and loads are those of gemm_stream_sm90.cuh.  A consumer has x's tokens in pieces of
- * 64: while the tensor cores have one piece, the last one's sums are scaled and added. */
+ * Roles and loads: gemm_stream_sm90.cuh.  A consumer has x's tokens in pieces of 64: while the
+ * tensor cores have one piece, the previous piece's sums are scaled and added. */
 #ifndef TGC_GEMM_FP8_PERSISTENT_SM90_CUH
 #define TGC_GEMM_FP8_PERSISTENT_SM90_CUH
 
@@ -17,12 +17,12 @@
 #include "gemm_stream_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* ROWS of x; a scale beside each row of a step. */
+/* ROWS of x; one scale beside each row of a step. */
 template <int ROWS_>
 struct Fp8Stream : StreamTile<ROWS_, ROWS_ == 256 ? 3 : 5, 3, 4> {
 };
 
-/* Warpgroup 0's part. */
+/* The producer warpgroup. */
 template <class S, class Tile, int N, int K, int G>
 TGC_DEV void fp8_produce(const void *map, const unsigned char *x, long ldx, const unsigned char *w,
                          int M, int down, int first, int step, int tiles, char *smem)
@@ -61,7 +61,7 @@ TGC_DEV void fp8_produce(const void *map, const unsigned char *x, long ldx, cons
         cp_async_wait<0>();
 }
 
-/* The others'. */
+/* The consumer warpgroups. */
 template <class S, class Tile, int N, int K, int G, class Epilogue>
 TGC_DEV void fp8_consume(const unsigned char *x, long ldx, const unsigned char *w, int M, int down,
                          int first, int step, int tiles, char *smem, const Epilogue &epilogue)

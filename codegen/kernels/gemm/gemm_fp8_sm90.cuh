@@ -1,18 +1,18 @@
-/* gemm_fp8_sm90.cuh: y = x Wt where x and W (blocks F8_128) are e4m3, on sm_90a: wgmma takes W's
- * codes from registers as they lie in the blocks, x's from shared memory.
+/* gemm_fp8_sm90.cuh: y = x W^T with x and W (blocks F8_128) both e4m3, on sm_90a: wgmma takes W's
+ * codes from registers, as they lie in the blocks, and x's from shared memory.
  *
  *      fp8_gemm_task<S, Tile, N, K, G>(x, ldx, w, M, down, splits, ws, joined, tile, smem,
  *              epilogue)
- *              x: what round_fp8_codes_task wrote, rows of ldx bytes: K codes, then a scale in
- *              float32 for every G of them (128, or K).  16-byte aligned, as ldx.  K is a multiple
- *              of 128.  The rest as stored_gemm_task.
+ *              x: as round_fp8_codes_task writes it, rows of ldx bytes: K codes, then a float32
+ *              scale per G of them (G is 128, or K).  x and ldx are 16-byte aligned.  K is a
+ *              multiple of 128.  The rest as in stored_gemm_task.
  *
- * The tensor cores keep about 14 bits of a sum of e4m3's products.  So sums are of 128 of K, a
- * block of W, and are added in float32, times W's scale and x's (as DeepGEMM does it).
+ * wgmma keeps about 14 bits of a sum of e4m3 products.  So it sums 128 of K, a block of W, and
+ * those sums are added in float32, times W's scale and x's (as DeepGEMM does).
  *
- * A warpgroup has 64 rows of W.  Its sums of 128 are made in halves of the tile's tokens: while the
- * tensor cores have one half, the other is scaled and added.  Slices of 256 of K of W come two
- * ahead, x by steps of 128 of K two ahead. */
+ * A warpgroup has 64 rows of W as wgmma's m; tokens are n.  It works on halves of the tile's
+ * tokens: while the tensor cores have one half, the other is scaled and added.  Slices of 256 of K
+ * of W are loaded two ahead, x two steps of 128 of K ahead. */
 #ifndef TGC_GEMM_FP8_SM90_CUH
 #define TGC_GEMM_FP8_SM90_CUH
 
@@ -38,7 +38,8 @@ struct Fp8Tile {
         }
 };
 
-/* sum += part, of 64 rows of W by 4 R tokens, times W's scales of two rows and x's of a token. */
+/* sum += part * scales, for 64 rows of W by 4 R tokens; two scales of W per lane, one of x per
+ * token. */
 template <bool SCALED, int R>
 TGC_DEV void fp8_add(float (&sum)[R], const float (&part)[R], const float (&of_w)[2],
                      const float *of_x)
@@ -59,8 +60,8 @@ TGC_DEV void fp8_add(float (&sum)[R], const float (&part)[R], const float (&of_w
         }
 }
 
-/* A warpgroup's 64 rows of W, 128 of K: this lane's codes as fragments, and scales of its two
- * rows. */
+/* A warpgroup's 64 rows of W, 128 of K: this lane's codes as A fragments, and its two rows'
+ * scales. */
 template <class S>
 struct Fp8Rows {
         unsigned a[4][4];
@@ -82,7 +83,7 @@ struct Fp8Rows {
                         }
                 }
         }
-        /* Products with 2 R tokens, whose codes are at `panel`; to be waited for. */
+        /* Issues the wgmmas with 2 R tokens, whose codes are at `panel`; the caller waits. */
         template <int R>
         __device__ __forceinline__ void multiply(float (&part)[R], unsigned long long panel)
         {
@@ -94,7 +95,7 @@ struct Fp8Rows {
         }
 };
 
-/* Where this lane's two rows of W lie in a slice that stored_copy brought. */
+/* Addresses of this lane's two rows of W in a slice that stored_copy loaded. */
 template <class S, int N, int K>
 TGC_DEV void fp8_rows(const unsigned char *(&rows)[2], const char *slice, const unsigned char *w,
                       int row, int n0, int kt)
@@ -108,7 +109,7 @@ TGC_DEV void fp8_rows(const unsigned char *(&rows)[2], const char *slice, const 
         }
 }
 
-/* The last row of x's in place of those beyond M. */
+/* Copies the scales of BM tokens; tokens beyond M repeat the last one. */
 template <int BM, int THREADS>
 TGC_DEV void fp8_copy_scales(float *to, const unsigned char *x, long ldx, int m, int M, int at)
 {
@@ -118,7 +119,7 @@ TGC_DEV void fp8_copy_scales(float *to, const unsigned char *x, long ldx, int m,
         }
 }
 
-/* Of tokens with a scale each: PIECES pieces of 2 R tokens from m on. */
+/* Multiplies by per-token scales (G == K): PIECES pieces of 2 R tokens from m on. */
 template <int PIECES, int R>
 TGC_DEV void fp8_scale_tokens(float (&acc)[PIECES][R], const unsigned char *x, long ldx, int m,
                               int M, int at)
@@ -133,7 +134,7 @@ TGC_DEV void fp8_scale_tokens(float (&acc)[PIECES][R], const unsigned char *x, l
                 }
 }
 
-/* Sums of the tile at `at` over the slices [kt0, kt1) of 256 of K. */
+/* Sums of the tile at `at` over slices [kt0, kt1) of 256 of K. */
 template <class S, class Tile, int N, int K, int G>
 TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, long ldx,
                        const unsigned char *w, int M, TileAt at, int kt0, int kt1, char *smem)
@@ -150,7 +151,7 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
                   steps = (kt1 * 2 < K / 128 ? kt1 * 2 : K / 128) - step0;
         const PanelX px((const unsigned short *)x, ldx / 2, at.m, M, K / 2, SameRows());
 
-        /* A group of copies: x's codes of a step, and its scales. */
+        /* One group of copies: a step's codes of x, and its scales. */
         const auto fetch_x = [&](int step) {
                 const int stage = step % STAGES;
                 if (step < steps) {
@@ -172,7 +173,7 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
         fetch_w(kt0 + 1);
         pdl_wait();
         fetch_x(0);
-        cp_async_commit(); /* three groups, as later */
+        cp_async_commit(); /* three groups in flight, as later */
         fetch_x(1);
         float part[2][Tile::BM / 4];
         Fp8Rows<S> of_w[2];
@@ -180,7 +181,8 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
         for (int i = 0; i < Tile::BM / 4; i++)
                 acc[0][i] = acc[1][i] = 0.f;
 
-        /* The step's data are there, all threads are done with the step before the last. */
+        /* Waits until the step's data has landed and all threads are done with the step before the
+         * last. */
         const auto begin = [&](int kt, int s) {
                 const unsigned char *rows[2];
                 cp_async_wait<2>();
@@ -190,7 +192,7 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
                                   kt);
                 of_w[s].load(s, rows);
         };
-        /* A half of the tokens, and what they make. */
+        /* Issues one half of the tokens; then adds what the other half made. */
         const auto multiply = [&](int s, int half, int stage) {
                 of_w[s].multiply(part[half],
                                  first + (unsigned long long)(stage * (X / 16) + half * (X / 32)));

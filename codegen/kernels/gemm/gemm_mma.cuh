@@ -1,11 +1,11 @@
-/* gemm_mma.cuh: a tile of 16-bit values on tensor cores: by warps, and on sm_90a by warpgroups. */
+/* gemm_mma.cuh: mainloops of gemm.cuh for 16-bit operands: mma.sync, and on sm_90a wgmma. */
 #ifndef TGC_GEMM_MMA_CUH
 #define TGC_GEMM_MMA_CUH
 
 #include "gemm_operand.cuh"
 #include "gemm_epilogue.cuh"
 
-/* A's 16x16 fragments at k = 16*ks of the stage, for a warp whose rows start at m0. */
+/* A fragments (16x16) at k = 16*ks of the stage, for a warp whose rows start at m0. */
 template <bool KMAJOR, class Tile>
 TGC_DEV void frag_a(unsigned (&f)[Tile::WM / 16][4], const char *panel, int m0, int ks)
 {
@@ -22,7 +22,7 @@ TGC_DEV void frag_a(unsigned (&f)[Tile::WM / 16][4], const char *panel, int m0, 
                                                                                   (lane >> 3 & 1)));
 }
 
-/* B's: f[j] holds two 16x8 fragments, columns 16j.. and 16j+8.. */
+/* B fragments: f[j] holds two of 16x8, columns 16j.. and 16j+8.. */
 template <bool KMAJOR, class Tile>
 TGC_DEV void frag_b(unsigned (&f)[Tile::WN / 16][4], const char *panel, int n0, int ks)
 {
@@ -39,8 +39,8 @@ TGC_DEV void frag_b(unsigned (&f)[Tile::WN / 16][4], const char *panel, int n0, 
                                                                     n0 / 8 + j * 2 + (lane >> 4)));
 }
 
-/* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead and
- * fragments one k-step ahead; one barrier per K-tile. */
+/* One tile of C over K-tiles [kt0, kt1).  Copies run STAGES-1 K-tiles ahead, fragments one k-step;
+ * one barrier per K-tile. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
 TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
                       const Epilogue &epilogue)
@@ -73,7 +73,8 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
         frag_a<!TRANS_A, Tile>(fa[0], smem, m0, 0);
         frag_b<TRANS_B, Tile>(fb[0], smem + Tile::A_BYTES, n0, 0);
 
-        int now = 0, into = (STAGES - 1) * STAGE; /* byte offsets of the stages read and filled */
+        int now = 0, into = (STAGES - 1) * STAGE; /* byte offsets of the stages that are read and
+                                                   * filled */
         for (int kt = kt0; kt < kt1; kt++) {
 #pragma unroll
                 for (int ks = 0; ks < KS; ks++) {
@@ -84,9 +85,9 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                                                       (kt + STAGES - 1) * Tile::BK, ks);
                         }
                         if (ks == KS - 1) {
-                                /* This warp holds the last fragments of the stage: once all do, it
-                                 * may be filled.  After the last K-tile the next stage is stale and
-                                 * unused. */
+                                /* This warp has loaded its last fragments of the stage; once all
+                                 * warps have, it may be refilled.  After the last K-tile the next
+                                 * stage is stale and unused. */
                                 cp_async_commit();
                                 cp_async_wait<STAGES - 2>();
                                 __syncthreads();
@@ -111,12 +112,12 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
         __syncthreads();
 }
 
-/* ---- 16-bit on sm_90a: warpgroups ------------------------------------------ */
+/* ---- 16-bit operands on sm_90a: wgmma ---------------------------------------- */
 
 #ifdef TGC_SM90A
 
-/* 16 of K at ks*16 of a panel whose rows on C's side start at smem.  KMAJOR: rows of BK, swizzled
- * over 8 rows; otherwise rows of 64 of C's side, whose blocks of BK rows follow each other. */
+/* Descriptor of 16 of K at ks*16 of a panel whose C side starts at smem.  KMAJOR: rows of BK,
+ * swizzled over 8 rows; else rows of 64 of C's side, in blocks of BK rows. */
 template <bool KMAJOR, int BK>
 TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
 {
@@ -127,15 +128,15 @@ TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
                 return wgmma_desc(smem + ks * 16 * 128, BK * 128, 1024, SWIZZLE_128);
 }
 
-/* mma_tile on the warpgroup's tensor cores.  Copies run AHEAD K-tiles in front: a stage is
- * filled again once all groups have waited for the products that read it. */
+/* mma_tile by wgmma.  Copies run AHEAD K-tiles in front: a stage is refilled once all warpgroups
+ * have waited for the wgmmas that read it. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
 TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
                         const Epilogue &epilogue)
 {
         constexpr int STAGES = Tile::STAGES, STAGE = Tile::A_BYTES + Tile::B_BYTES,
                       AHEAD = STAGES - 1 - Tile::PENDING;
-        /* 64 rows of A, in bytes */
+        /* bytes of 64 rows of A */
         constexpr int BLOCK = 64 * Tile::BK * 2, LAST = (STAGES - 1) * STAGE;
         const int warp = threadIdx.x >> 5;
         float d[Tile::BN / 2], acc[1][Tile::BN / 8][4];
@@ -152,7 +153,7 @@ TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int
                 }
                 cp_async_commit();
         }
-        int now = 0, into = AHEAD * STAGE; /* byte offsets of the stages read and filled */
+        int now = 0, into = AHEAD * STAGE; /* byte offsets of the stages that are read and filled */
         for (int kt = kt0; kt < kt1; kt++) {
                 cp_async_wait<AHEAD - 1>();
                 fence_proxy_async();

@@ -1,20 +1,20 @@
-/* gemm_norm.cuh: a GEMM and the norm of the rows that its epilogue makes, in one launch.
- *
- * If a row is only a few tiles wide, a norm in its own launch mostly waits.  Here the blocks whose
- * tiles share rows form a cluster.  Each block keeps its epilogue's results in registers, sends the
- * sums of its part of the rows to the others, adds up the received sums in the order of the
- * columns, and normalises its part.
+/* gemm_norm.cuh: a GEMM and the norm of the rows that its epilogue produces, in one launch.
  *
  *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M,
  *              N, K, eps, tile, smem, epilogue, finish)
- *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere).  A
- *      block has this task alone.  gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
+ *              ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1
+ *              anywhere).  A block has this task alone.  gemm_norm_smem<Tile, RowNorm>() bytes.
  *
- * As in gemm_task, but that the epilogue leaves in v what is to be normed.  finish: the epilogue of
- * norm_task (norm.cuh).  MAXV of both divides N.  Any tile but FTiles.
+ * For rows a few tiles wide, where a norm in its own launch would mostly wait.  Blocks whose tiles
+ * share rows form a cluster.  Each block keeps its epilogue's results in registers, sends the sums
+ * of its part of each row to the other blocks, adds the received sums in the order of columns, and
+ * normalises its part.
+ *
+ * As gemm_task, except that the epilogue leaves the values to be normalised in v.  finish: the
+ * epilogue of norm_task (norm.cuh).  MAXV of both divides N.  Any tile but FTiles.
  *
  * NORM_RMS needs the sum of squares.  NORM_LAYER needs the sum, and the squares q about the part's
- * own mean: those about the row's mean are q + n (mean - row's mean)^2. */
+ * own mean; about the row's mean they are q + n (mean - row's mean)^2. */
 #ifndef TGC_GEMM_NORM_CUH
 #define TGC_GEMM_NORM_CUH
 
@@ -26,8 +26,9 @@ struct RowNorm {
         static constexpr int KIND = KIND_, CLUSTER = CLUSTER_, SUMS = KIND == NORM_LAYER ? 2 : 1;
 };
 
-/* Behind the product's shared memory: floats (CLUSTER * ACROSS, BM, SUMS) of all parts of the
- * block's rows, which ACROSS warps of a block share, and the barrier that counts their bytes. */
+/* Behind the GEMM's shared memory: float (CLUSTER * ACROSS, BM, SUMS), the sums of all parts of
+ * the block's rows (ACROSS warps of a block share a row), and the mbarrier that counts their
+ * bytes. */
 template <class Tile, class Norm>
 struct NormSmem {
         static constexpr int ACROSS = Tile::SIMT || Tile::TF32 ? 1 : Tile::WARPS_N;
@@ -46,7 +47,7 @@ struct NarrowEpilogue : Epilogue {
         static constexpr int MAXV = V;
 };
 
-/* The epilogue of a tile whose corner is (m, n), block `rank` of its cluster; sums: NormSmem. */
+/* The epilogue of a tile whose corner is (m, n), in block `rank` of its cluster; sums: NormSmem. */
 template <class Tile, class Norm, class Epilogue, class Finish>
 struct NormEpilogue {
         typedef NormSmem<Tile, Norm> At;
@@ -59,8 +60,8 @@ struct NormEpilogue {
         int m, n, M, N, rank;
         char *sums;
 
-        /* Sums of part `part` of the block's parts of row `row` of the tile to all blocks; LANES
-         * lanes have them. */
+        /* Sends the sums of row `row` of the tile, part `part` of this block, to all blocks of the
+         * cluster; LANES lanes hold them. */
         template <int LANES>
         __device__ __forceinline__ void send(int part, int row, int lane,
                                              const float (&x)[Norm::SUMS]) const
@@ -84,7 +85,8 @@ struct NormEpilogue {
                         store<Norm::SUMS>(p, x);
         }
 
-        /* Once all blocks have their barriers; bytes may come before they are announced. */
+        /* Waits until all blocks have initialised their barriers; bytes may arrive before they are
+         * expected. */
         __device__ __forceinline__ void ready() const
         {
 #ifdef TGC_SM90A
@@ -97,7 +99,7 @@ struct NormEpilogue {
 #endif
         }
 
-        /* Once the sums of all parts are there. */
+        /* Waits for the sums of all parts. */
         __device__ __forceinline__ void await() const
         {
 #ifdef TGC_SM90A
@@ -109,7 +111,7 @@ struct NormEpilogue {
                 __syncthreads();
         }
 
-        /* Of a row of N columns, ACROSS parts a block, each WIDE. */
+        /* Statistics of a row of N columns from its parts: ACROSS per block, WIDE columns each. */
         template <int WIDE>
         __device__ __forceinline__ void stats(int row, const float (&own)[Norm::SUMS], float &mean,
                                               float &rstd) const
@@ -140,9 +142,9 @@ struct NormEpilogue {
                 rstd = rsqrtf(var * (1.f / (float)N) + eps);
         }
 
-        /* The norm of COUNT calls' values, of SLOTS rows of the tile; call p: row slot
-         * Place::slot(p), columns of group Place::group(p).  LANES neighbouring lanes share a row's
-         * part, WIDE columns. */
+        /* Normalises the values of COUNT calls, in SLOTS rows of the tile.  Call p belongs to row
+         * slot Place::slot(p) and column group Place::group(p).  LANES neighbouring lanes share a
+         * row's part of WIDE columns. */
         template <int SLOTS, int GROUPS, int LANES, int WIDE, class Place, int COUNT, int V>
         __device__ __forceinline__ void norm(const Place &at, int part, float (&v)[COUNT][V]) const
         {
@@ -198,7 +200,7 @@ struct NormEpilogue {
                 }
         }
 
-        /* A warp's fragments, as MmaEpilogue cuts them: rows of quads. */
+        /* A warp's fragments as MmaEpilogue cuts them: a quad has a row. */
         template <class Calls>
         struct Fragments {
                 int row0, col0; /* in the tile; in C */
@@ -238,7 +240,7 @@ struct NormEpilogue {
                                                          (col0 - n) / WN, v);
         }
 
-        /* Chunks of a row of the tile, as groups_epilogue cuts them (gemm_tf32.cuh). */
+        /* 4-float chunks of the tile's rows, as groups_epilogue cuts them (gemm_tf32.cuh). */
         struct Chunks {
                 static constexpr int EACH = 4 / MAXV < 1 ? 1 : 4 / MAXV, ROW = Tile::BN / 4;
                 int n;
@@ -262,7 +264,7 @@ struct NormEpilogue {
         }
 };
 
-/* The epilogue of a tile, whose place is its (m, n): all threads, before anything else.  smem: the
+/* The epilogue of the tile at (m, n); all threads call it before anything else.  smem: the
  * block's. */
 template <class Tile, class Norm, class Epilogue, class Finish>
 TGC_DEV NormEpilogue<Tile, Norm, Epilogue, Finish> norm_begin(int M, int N, float eps, int tile,

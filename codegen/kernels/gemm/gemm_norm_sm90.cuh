@@ -1,5 +1,5 @@
-/* gemm_norm_sm90.cuh: gemm_norm.cuh with the tiles of gemm_single_wave_sm90.cuh: the arguments of
- * the former, the tensor maps of the latter.
+/* gemm_norm_sm90.cuh: gemm_norm.cuh on the tiles of gemm_single_wave_sm90.cuh: the former's
+ * arguments, the latter's tensor maps.
  *
  *      gemm_norm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH, RowNorm<KIND, CLUSTER>>(map_a,
  *              map_b, M, N, K, eps, tile, smem, epilogue, finish) */

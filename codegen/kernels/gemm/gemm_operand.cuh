@@ -1,19 +1,18 @@
-/* gemm_operand.cuh: copies panels of gemm.cuh's operands from memory to shared memory. */
+/* gemm_operand.cuh: copies panels of gemm.cuh's operands from global to shared memory. */
 #ifndef TGC_GEMM_OPERAND_CUH
 #define TGC_GEMM_OPERAND_CUH
 
 #include "gemm_tile.cuh"
 
-/* Which row of the matrix stands at row r of the operand: the same one, or (grouped_gemm.cuh) a
- * gathered one. */
+/* Maps row r of the operand to a row of the matrix: here itself; grouped_gemm.cuh gathers. */
 struct SameRows {
         static constexpr bool GATHER = false;
         __device__ __forceinline__ int operator()(int r) const { return r; }
 };
 
-/* The part of one operand that a block needs: EXTENT rows of C's side and BK of K
- * at a time.  KMAJOR: K is contiguous in memory, a row of the panel is a row of the
- * matrix; otherwise C's side is contiguous and the panel's rows are K. */
+/* The panel of one operand that a block needs per K-tile: EXTENT rows or columns of C by BK of K.
+ * KMAJOR: K is contiguous in memory and a row of the panel is a row of the matrix; else C's side
+ * is contiguous and the panel's rows are K. */
 template <class T, bool KMAJOR, int EXTENT, int BK, int THREADS, int ALIGN, class Rows>
 struct Panel {
         static constexpr int ROWS = KMAJOR ? EXTENT : BK, COLS = KMAJOR ? BK : EXTENT;
@@ -21,13 +20,13 @@ struct Panel {
         static constexpr int PER_ROW = COLS / UNIT, COPIES = ROWS * PER_ROW / THREADS;
         static_assert(ROWS * PER_ROW % THREADS == 0, "every thread copies as much");
 
-        const T *src, *base; /* the matrix; this thread's first copy at k = 0 */
+        const T *src, *base; /* the matrix; the source of this thread's first copy at k = 0 */
         long ld;
         Rows rows;
-        int K, first, limit; /* of C's side: first of the tile, end of the matrix */
+        int K, first, limit; /* on C's side: first of the tile, end of the matrix */
         long at[KMAJOR && Rows::GATHER ? COPIES : 1];
 
-        /* Place in the panel of this thread's copy i. */
+        /* Position in the panel of this thread's copy i. */
         static __device__ __forceinline__ int row(int i)
         {
                 if constexpr (THREADS % PER_ROW == 0)
@@ -60,22 +59,21 @@ struct Panel {
                 }
         }
 
-        /* x, or the last place where `unit` elements fit. */
+        /* x, clamped to the last position where `unit` elements fit. */
         __device__ __forceinline__ int inside(int x, int unit) const
         {
                 return x <= limit - unit ? x : limit - unit;
         }
 
-        /* inside(first + x) - inside(first + x0): plainly x - x0 where all of the tile is
-         * inside. */
+        /* inside(first + x) - inside(first + x0); simply x - x0 if the whole tile is inside. */
         __device__ __forceinline__ int apart(int x, int x0, int unit) const
         {
                 return limit % EXTENT == 0 ? x - x0
                                            : inside(first + x, unit) - inside(first + x0, unit);
         }
 
-        /* Where copy i of the K-tile at k0 comes from; false when beyond K.  Written as
-         * base + what all copies share + what is constant where sizes are. */
+        /* Source of copy i of the K-tile at k0; false beyond K.  Written as base + a term common
+         * to all copies + a constant (for literal sizes). */
         __device__ __forceinline__ bool source(int i, int k0, const T *&p) const
         {
                 const int k = k0 + (KMAJOR ? col(i) : row(i));
@@ -94,9 +92,8 @@ struct Panel {
         }
 };
 
-/* Byte offset of 16-byte chunk c of row r in a panel of 16-bit elements.  The
- * chunks of a row are permuted so that eight rows' chunk c lie in eight different
- * bank groups: ldmatrix and the copies run without conflicts. */
+/* Swizzle: byte offset of 16-byte chunk c of row r in a panel of 16-bit elements.  Chunk c of
+ * eight rows lies in eight different bank groups, so ldmatrix and the copies have no conflicts. */
 template <int COLS>
 TGC_DEV int swizzle(int r, int c)
 {
@@ -105,8 +102,8 @@ TGC_DEV int swizzle(int r, int c)
         return (r * N + (c ^ x)) * 16;
 }
 
-/* The same as wgmma wants it: a panel wider than 64 columns lies in blocks of 64, one after the
- * other. */
+/* The same in wgmma's layout: a panel wider than 64 columns is stored in blocks of 64 columns, one
+ * after the other. */
 template <int ROWS, int COLS>
 TGC_DEV int swizzle_blocks(int r, int c)
 {
@@ -116,7 +113,7 @@ TGC_DEV int swizzle_blocks(int r, int c)
                 return c / 8 * (ROWS * 128) + swizzle<64>(r, c % 8);
 }
 
-/* Start the copies of the K-tile at k0 whose index is `part` modulo PARTS. */
+/* Starts those copies of the K-tile at k0 whose index is `part` modulo PARTS. */
 template <int PARTS, bool BLOCKS, class P>
 TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
 {

@@ -1,5 +1,5 @@
-/* gemm_producer_sm90.cuh: the producer of gemm_sm90.cuh: tile shapes, which tiles or parts of tiles
- * a block computes, and the thread that loads their panels. */
+/* gemm_producer_sm90.cuh: the producer of gemm_sm90.cuh: tile shapes, which (parts of) tiles a
+ * block computes, and the thread that loads their panels by TMA. */
 #ifndef TGC_GEMM_LOAD_SM90_CUH
 #define TGC_GEMM_LOAD_SM90_CUH
 
@@ -9,27 +9,26 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns.  BK: of
- * 16-bit values. */
+/* SHARE 2: cooperative, BM / 2 rows per consumer.  1: ping-pong.  BK: in 16-bit values. */
 template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false,
           int PARTS_ = 1>
 struct STile {
         static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_,
                              PARTS = PARTS_;
         static constexpr bool PAIR = PAIR_;
-        /* if they divide C no tile is cut */
+        /* no tile is cut if they divide C */
         static constexpr int WHOLE_M = PAIR ? 2 * BM : BM, WHOLE_N = BN;
         static constexpr int MINB = 1, THREADS = 128 * 3;
         static constexpr int WM = BM / SHARE; /* rows per consumer */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2,
                              STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
-        /* A warp's for its epilogue, where they begin, how many a warp has: two where they fit and
-         * Boxed epilogues are. */
+        /* Epilogue panels: bytes, first offset, number per warp (2 for Boxed epilogues if they
+         * fit). */
         static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
         static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
-        /* Of Fetched epilogues, where consumers take turns: as many as fit for a warp of each;
-         * their barriers are behind the pipeline's. */
+        /* Panels of Fetched epilogues, ping-pong only: as many as fit for a pair of warps, one of
+         * each consumer; their barriers are behind the pipeline's. */
         static constexpr int BOTH = SHARE_ > 1 ? 0 : PANELS + 16 * PANEL <= (226 << 10) ? 4 : 3;
         static constexpr int SMEM = PANELS + (4 * BOTH > 8 * EACH ? 4 * BOTH : 8 * EACH) * PANEL;
         static_assert(RING + 8 * BOTH * 8 <= PANELS, "barriers fit");
@@ -43,35 +42,35 @@ struct STile {
         static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
 };
 
-/* The rows of ../gemm_tiles_sm90.def. */
+/* The rows of ../../forms/sm90_gemm_tiles.def. */
 typedef STile<128, 256, 2, 4> S128x256;
 typedef STile<128, 192, 2, 5> S128x192;
 typedef STile<256, 128, 2, 4> S256x128;
 typedef STile<128, 128, 2, 6> S128x128;
 typedef STile<128, 128, 1, 6> S128x128t;
 typedef STile<128, 192, 1, 5> S128x192t;
-/* The same in pairs. */
+/* In pairs (clusters of two). */
 typedef STile<128, 128, 1, 6, 0, true> S128x128p;
 typedef STile<128, 192, 1, 5, 0, true> S128x192p;
-/* SplitK. */
+/* Split-K. */
 typedef STile<128, 128, 2, 6, 0, true, 2> S128x128p2;
 typedef STile<128, 128, 2, 6, 0, true, 4> S128x128p4;
 
-/* The same in pairs, where the two consumers share a tile. */
+/* Tile in pairs, cooperative. */
 template <class Tile>
 struct Pairs : Tile {
         static constexpr bool PAIR = true;
         static constexpr int WHOLE_M = 2 * Tile::BM;
 };
 
-/* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each
- * other: its map is that of (slabs * N, 32) float. */
+/* Tile for a B that is a copy in slabs (transpose.cuh), stacked: its map is that of (slabs * N,
+ * 32) float. */
 template <class Tile>
 struct Slabs : Tile {
         static constexpr bool SLABS = true;
 };
 
-/* The same, BK of T. */
+/* Tile with BK counted in T. */
 template <class T, class Tile>
 struct TileOf : Tile {
         static constexpr int BK = 128 / (int)sizeof(T);
@@ -84,15 +83,15 @@ struct Piece {
         int m, n, kt0, kt1, split;
 };
 
-/* What the kinds of work have (and those of grouped_gemm_sm90.cuh):
+/* What a kind of work provides (here and in grouped_gemm_sm90.cuh):
  *
- *      Part, get(i, Part &)    the i-th piece of this block; false: there are fewer
- *      EMPTY                   a piece may have no steps: zeros
- *      rows(p)                 rows of C, or p's last one and one more: those below are not stored
- *      End, epilogue_of(p, i)      what finishes a piece
- *      KEEPS                   registers that all this takes more than a plain product does */
+ *      Part, get(i, Part &)    the i-th piece of this block; false: none left
+ *      EMPTY                   a piece may have no K-steps: zeros
+ *      rows(p)                 end of the rows of C that are stored
+ *      End, epilogue_of(p, i)  the epilogue of a piece
+ *      KEEPS                   registers that this takes beyond a plain GEMM */
 
-/* Tile t; of pairs the rows of tiles are an even number. */
+/* Corner of tile t; in pairs the tile rows are rounded up to an even number. */
 template <class Tile>
 TGC_DEV TileAt tile_of(int t, int M, int N)
 {
@@ -134,9 +133,9 @@ struct TileWork {
         __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
-/* Products of one size, M x N each, whose matrices lie one below another, results too: p.m is a row
- * of all of them.  TRIANGLE: C is symmetric, and tiles are square; those below the diagonal are
- * left out. */
+/* A batch of equal GEMMs, M x N each, whose matrices (results too) are stacked: p.m is a row of
+ * the whole stack.  TRIANGLE: C is symmetric, tiles are square, and those below the diagonal are
+ * skipped. */
 template <class Tile, class Epilogue, bool TRIANGLE>
 struct BatchWork {
         typedef Epilogue End;
@@ -172,7 +171,7 @@ struct BatchWork {
         __device__ __forceinline__ int rows(const Piece &p) const { return (p.m / M + 1) * M; }
 };
 
-/* Of a triangle what is above the diagonal's tiles is stored below it, too. */
+/* Epilogue of TRIANGLE: stores tiles above the diagonal a second time, transposed. */
 template <class Tile, class T, class Epilogue>
 struct Mirrored {
         static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
@@ -194,7 +193,7 @@ struct Mirrored {
         }
 };
 
-/* Tiles of splits, as gemm_split_k_task numbers them: first, first + step, ...; splits <=
+/* Tiles of splits, numbered as in gemm_split_k_task: first, first + step, ...; splits <=
  * K-steps. */
 template <class Tile, int V>
 struct SplitWork {
@@ -222,9 +221,9 @@ struct SplitWork {
         __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
-/* ---- loading ----------------------------------------------------------------- */
+/* ---- loads --------------------------------------------------------------------- */
 
-/* Where a piece's panels are: the first of C's side, and of K, at step kt. */
+/* First row and column of a piece's panel at K-step kt. */
 template <int BOX>
 struct OneProduct {
         __device__ __forceinline__ int2 a(const Piece &p, int kt) const
@@ -236,7 +235,7 @@ struct OneProduct {
                 return make_int2(p.n, kt * BOX);
         }
 };
-/* Of BatchWork: where K is across rows (TRANS_A, not TRANS_B), it is a multiple of BOX. */
+/* The same for BatchWork: where K is across rows (TRANS_A, not TRANS_B), K is a multiple of BOX. */
 template <int BOX, bool TRANS_A, bool TRANS_B>
 struct BatchProducts {
         int M, N, K;
@@ -254,18 +253,18 @@ struct BatchProducts {
         }
 };
 
-/* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB
- * (float: 4), one box after the other along C's side.  In a row chunk c of 16 bytes stands at c ^
- * (row % 8). */
+/* Loads panels.  A box is 64 of C's side by 64 of K (float: 32 x 32), rows of 128 bytes as in the
+ * matrix, 8 KB (float: 4 KB); boxes follow each other along C's side.  Swizzle: 16-byte chunk c of
+ * a row is stored at c ^ (row % 8). */
 template <class Tile, bool TRANS_A, bool TRANS_B, class Places = OneProduct<Tile::BK>>
 struct Loader {
         static constexpr int REGS = 24, THREADS = 1, BOX = Tile::BK;
-        const void *a, *b; /* maps */
+        const void *a, *b; /* tensor maps */
         int N;
         Places places;
 
-        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`,
-         * from + 2, ..., for both blocks of the pair. */
+        /* KMAJOR: K is contiguous, rows are C's side; else rows are K.  HALF: boxes `from`, from +
+         * 2, ..., multicast to both blocks of the pair. */
         template <bool KMAJOR, int BOXES, bool HALF>
         static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar,
                                                     int first, int k0, int from)
@@ -303,9 +302,9 @@ struct Loader {
                 mbarrier_expect_tx(pipe.full(pipe.stage), Tile::STAGE);
         }
 
-        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and
-         * what the epilogue reads, but not B; of the first stages B comes meanwhile.  (Elsewhere
-         * that costs steps of training 0.5 to 1.2%.) */
+        /* The producer loop; one thread.  WAITS: pdl_wait is still to come; the previous kernel
+         * makes A and what the epilogue reads, but not B, so B of the first stages loads early.
+         * (Elsewhere that slows training steps by 0.5 to 1.2%.) */
         template <bool WAITS, class Work>
         __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
         {
@@ -336,27 +335,26 @@ struct Loader {
         }
 };
 
-/* ---- panels as operands -------------------------------------------------------- */
+/* ---- panels as wgmma operands -------------------------------------------------- */
 
-/* Descriptor of an operand in the layout above (PTX ISA, "matrix descriptor format" of wgmma, and
- * the canonical layouts beside it).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo:
- * with K contiguous not looked at, since the 16 values of k that one wgmma reads lie in one
- * swizzled row; otherwise from one block of 64 of C's side to the next, BK rows of 128 bytes.  The
- * base offset is 0: panels are 1024-byte aligned. */
+/* Descriptor of an operand in the layout above (PTX ISA, wgmma "matrix descriptor format" and
+ * canonical layouts).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo: ignored with K
+ * contiguous, since the 16 k of a wgmma lie in one swizzled row; else from one block of 64 of C's
+ * side to the next, BK rows of 128 bytes.  Base offset 0: panels are 1024-byte aligned. */
 template <bool KMAJOR, int BK>
 TGC_DEV unsigned long long panel_desc(const char *panel)
 {
         return KMAJOR ? wgmma_desc_k128(panel) : wgmma_desc(panel, BK * 128, 1024, SWIZZLE_128);
 }
 
-/* To the next 16 of k, in the descriptor's 16-byte units: 32 bytes along a row, or 16 rows of
+/* Descriptor step to the next 16 of k, in units of 16 bytes: 32 bytes along a row, or 16 rows of
  * 128. */
 template <bool KMAJOR>
 TGC_DEV constexpr unsigned long long desc_k()
 {
         return KMAJOR ? 2 : 128;
 }
-/* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
+/* Descriptor step of 64 rows of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
 template <bool KMAJOR, int BK>
 TGC_DEV constexpr unsigned long long desc_64()
 {

@@ -1,19 +1,19 @@
 /* gemm_rows_sm90.cuh: y (M,N) = x (M,K) w (N,K)^T for 1 to 256 rows of bf16 or f16 on Hopper
- * (sm_90a): the next tokens of many sequences.  The time is that of reading w once.
+ * (sm_90a): batched decoding, bound by reading w once.
  *
  *      gemm_rows<T, RowsTile<ROWS, STAGES>, PARTS, PREFETCH>(map_x, map_w, M, N, K, tile, smem,
  *              epilogue)
- *              M <= ROWS: 8, 32, 64, 128 or 256.  Boxes of map_w are 64 rows of 64 values, of
- *              map_x min(ROWS, 64) rows; both swizzled by 128 bytes.  It calls pdl_wait.
- *              PREFETCH & PREFETCH_B: the launch before does not write w.
+ *              M <= ROWS: 8, 32, 64, 128 or 256.  Boxes of map_w are 64 x 64 values, of map_x
+ *              min(ROWS, 64) rows; 128-byte swizzle.  Calls pdl_wait.  PREFETCH & PREFETCH_B: the
+ *              previous launch does not write w.
  *
- * The roles are swapped: 64 rows of w are wgmma's rows, and rows of x its columns, so that few
- * rows cost few products.  A block has 128 columns of y.  One thread loads w into a pipeline of as
- * many stages as fit, another x.  PARTS blocks, a cluster, have parts of K; each leaves its sums
- * in its own shared memory, and all of them share the work of adding up and of the epilogue.
+ * Operands are swapped: 64 rows of w are wgmma's m, rows of x its n, so that few rows cost little.
+ * A block has 128 columns of y.  One thread loads w into a pipeline of as many stages as fit,
+ * another x.  PARTS blocks, a cluster, split K; each leaves its sums in its own shared memory, and
+ * all share the reduction and the epilogue.
  *
- * A row's bits do not depend on M or on other rows.  Each part of K sums its steps of 64, by
- * instructions of 16 in turn; then the parts are added from the first to the last.
+ * A row's bits depend neither on M nor on other rows.  Each part of K sums its steps of 64, 16 per
+ * wgmma in order; then the parts are added from first to last.
  *
  * Shape: ../../forms/gemm_rows_shape.h. */
 #ifndef TGC_GEMM_ROWS_SM90_CUH
@@ -26,17 +26,17 @@ template <int ROWS_, int STAGES_>
 struct RowsTile {
         static constexpr int ROWS = ROWS_, BN = 128, BK = 64, STAGES = STAGES_;
         static constexpr bool PAIR = false;
-        /* A is w */
+        /* A is w, B is x */
         static constexpr int A_BYTES = BN * BK * 2, B_BYTES = ROWS * BK * 2,
                              STAGE = A_BYTES + B_BYTES, SMEM = STAGES * (STAGE + 16);
         static constexpr int BOX = ROWS < 64 ? ROWS : 64;
         static constexpr int THREADS = 320;
-        /* floats from one row of sums to the next: no two lanes of a warp meet in a bank */
+        /* floats from row to row of the sums: no bank conflicts within a warp */
         static constexpr int LD = BN + 4;
         static_assert(ROWS * LD * 4 <= STAGES * STAGE, "sums lie where the stages were");
 };
 
-/* One thread: an operand's boxes of all steps. */
+/* Producer thread: an operand's boxes of all steps. */
 template <class Tile, bool W>
 TGC_DEV void rows_load(Pipeline<Tile> pipe, const void *map, int first, int kt0, int kt1)
 {
@@ -53,7 +53,7 @@ TGC_DEV void rows_load(Pipeline<Tile> pipe, const void *map, int first, int kt0,
         }
 }
 
-/* Sums of 64 columns of y, a warpgroup's, over the steps of a part: rows of y are d's columns. */
+/* Sums of a warpgroup's 64 columns of y over the steps of a part; d's columns are rows of y. */
 template <class T, class Tile>
 TGC_DEV void rows_multiply(float (&d)[Tile::ROWS / 2], Pipeline<Tile> pipe, int group, int steps)
 {
@@ -81,7 +81,7 @@ TGC_DEV void rows_multiply(float (&d)[Tile::ROWS / 2], Pipeline<Tile> pipe, int 
         wgmma_hold(d);
 }
 
-/* The sums of all parts for V columns of a row; p: their place in any part's shared memory. */
+/* The sums of all parts for V columns of a row; p: their address in any part's shared memory. */
 template <int PARTS, int V>
 TGC_DEV void rows_sum(float (&v)[V], const float *p)
 {
@@ -145,7 +145,7 @@ TGC_DEV void gemm_rows(const void *map_x, const void *map_w, int M, int N, int K
                 rows_multiply<T, Tile>(d, pipe, group, kt1 - kt0);
                 if (u < total && n0 + u % ACROSS * V < N)
                         reads.get(epilogue, u / ACROSS, n0 + u % ACROSS * V);
-                bar_sync(1, 256); /* no stage is read any more */
+                bar_sync(1, 256); /* all stages have been read */
                 float *const to = sums + lane % 4 * 2 * Tile::LD + warp * 16 + lane / 4;
 #pragma unroll
                 for (int j = 0; j < Tile::ROWS / 8; j++)
@@ -172,7 +172,7 @@ TGC_DEV void gemm_rows(const void *map_x, const void *map_w, int M, int N, int K
                 }
         }
         if (PARTS > 1)
-                cluster_sync(); /* others read what lies here */
+                cluster_sync(); /* other blocks read this shared memory */
 }
 
 #endif

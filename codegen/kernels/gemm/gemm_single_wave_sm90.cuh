@@ -1,24 +1,23 @@
-/* gemm_single_wave_sm90.cuh: short GEMMs on Hopper (sm_90a), bf16 and f16: a tile a block, and all
- * blocks of the launch run at once.
+/* gemm_single_wave_sm90.cuh: short GEMMs on Hopper (sm_90a), bf16 and f16: one tile per block, all
+ * blocks resident at once.
  *
  *      gemm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, tile, smem,
  *              epilogue)
+ *              in place of gemm_task; operands, maps and epilogues as in gemm_sm90.cuh; M, N, K >=
+ *              1.  Calls pdl_wait.  PREFETCH (PREFETCH_A, PREFETCH_B, both or 0): operands that the
+ *              previous launch does not write, loaded before pdl_wait.
  *
- * takes the place of gemm_task.  Operands, maps and epilogues are those of gemm_sm90.cuh; M, N, K
- * >= 1.  It calls pdl_wait.  PREFETCH (PREFETCH_A, PREFETCH_B, both or 0) names the operands that
- * the launch before does not write: they are loaded without waiting.
+ * A small model's GEMM takes three to ten microseconds, two of them before the first step and
+ * after the last.  So a block starts during the previous launch, as soon as its multiprocessor is
+ * free, and loads what it may.  Each operand has a producer thread that requests all stages at
+ * once (one thread for both takes a microsecond for eight stages).  Every 64 rows of the tile have
+ * a warpgroup.
  *
- * A small model's GEMM takes three to ten microseconds.  Two of them pass before the first step and
- * after the last, and nothing hides them.  So a block starts while the previous launch still runs,
- * as soon as its multiprocessor is free, and loads what it may.  Each operand has a thread that
- * requests all stages at once; one thread for both takes a microsecond to request eight stages.
- * Every 64 rows of the tile have four warps.
+ * Multicast in clusters was slower by a microsecond: a multiprocessor receives no more data that
+ * way, and waits for its partner.
  *
- * Clusters that share loads were slower by a microsecond: a multiprocessor receives no more data
- * that way, and waits for its partner.
- *
- * Tiles of several GEMMs of different shapes may share a launch (schedule.c): a block calls this
- * once, after the threads that its tile does not need have left. */
+ * Tiles of GEMMs of different shapes may share a launch (schedule.c): a block calls this once,
+ * after threads that its tile does not need have left. */
 #ifndef TGC_GEMM_SHORT_SM90_CUH
 #define TGC_GEMM_SHORT_SM90_CUH
 
@@ -33,26 +32,26 @@ struct SingleWaveTile {
                              COPIERS = 0;
         static constexpr bool PAIR = false, SIMT = false, TF32 = false;
         static constexpr int WHOLE_M = BM, WHOLE_N = BN, MINB = 1, WARPS_N = 1;
-        /* the last warps load: B, A */
+        /* the last two warps load B and A */
         static constexpr int GROUPS = BM / 64, THREADS = 128 * GROUPS + 64;
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2,
                              STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + STAGES * 2 * 8;
-        /* a warp's for its epilogue */
+        /* an epilogue panel per warp */
         static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128, EACH = 1, BOTH = 0;
         static constexpr int SMEM = PANELS + GROUPS * 4 * PANEL;
-        /* reads of 16 bytes beside the sums */
+        /* 16-byte reads beside the sums */
         static constexpr int SPARE = GROUPS > 2 ? 4 : (180 - BN / 2) / 4;
         static_assert(BM % 64 == 0 && BN % 64 == 0, "boxes are 64x64");
 };
 
-/* The rows of ../gemm_tiles_sm90.def. */
+/* The rows of ../../forms/sm90_gemm_tiles.def. */
 typedef SingleWaveTile<64, 64, 8> S64x64s;
 typedef SingleWaveTile<64, 128, 8> S64x128s;
 typedef SingleWaveTile<128, 128, 6> S128x128s;
 typedef SingleWaveTile<192, 128, 5> S192x128s;
 
-/* One thread loads an operand, all of its steps: the boxes of C's side from `first` on. */
+/* Producer thread of one operand: all K-steps, the boxes of C's side from `first` on. */
 template <class Tile, bool KMAJOR, int BOXES, int AT, bool PREFETCH>
 TGC_DEV void single_wave_load(Pipeline<Tile> pipe, const void *map, int first, int steps)
 {
@@ -74,8 +73,8 @@ TGC_DEV void single_wave_load(Pipeline<Tile> pipe, const void *map, int first, i
         }
 }
 
-/* What finishes a warp's rows: as in other tiles on Hopper (panels begin with warp 4's where others
- * load first), or an epilogue that wants whole rows of the tile. */
+/* Epilogue of a warp's rows: as in other Hopper tiles (whose panels begin with warp 4's, as warps
+ * 0-3 load there), or one that wants whole rows of the tile. */
 template <class Tile, class Epilogue, bool WHOLE = EpilogueRows<Epilogue>::WHOLE>
 struct SingleWaveEpilogue : Ends<Tile, 1, Tile::SPARE, Epilogue> {
         typedef Ends<Tile, 1, Tile::SPARE, Epilogue> Base;
@@ -101,7 +100,7 @@ struct SingleWaveEpilogue<Tile, Epilogue, true> {
         }
 };
 
-/* The tile at `at`. */
+/* Computes the tile at `at`. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int PREFETCH, class Epilogue>
 TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N, int K, TileAt at,
                               char *smem, const Epilogue &epilogue)
@@ -133,7 +132,7 @@ TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N
         }
         bar_sync(1, Tile::THREADS);
         pdl_wait();
-        /* the same in all lanes, as wgmma wants it */
+        /* warp-uniform, as wgmma requires */
         const int group = __shfl_sync(0xffffffffu, warp / 4, 0);
         const unsigned long long a0 = panel_desc<!TRANS_A, 64>(smem) +
                                       group * desc_64<!TRANS_A, 64>();

@@ -1,6 +1,5 @@
-/* gemm_sm90.cuh: C = op(A) op(B) for bf16, f16 and tf32 on Hopper (sm_90a): wgmma fed by
- * a pipeline of shared memory stages.  Operands, epilogue and tiles are those of gemm.cuh;
- * only the way there differs, so a kernel built for sm_90a calls
+/* gemm_sm90.cuh: C = op(A) op(B) for bf16, f16 and tf32 on Hopper (sm_90a): warp-specialised,
+ * persistent, TMA and wgmma.  Operands, epilogue and tile order are those of gemm.cuh.
  *
  *      gemm_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem,
  *              epilogue)
@@ -11,48 +10,44 @@
  *      gemm_tma_split_k<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, ws, joined, sms, smem,
  *              epilogue)
  *
- * where it called gemm_task or gemm_split_k_task: tiles first, first + step, ... of all, so that
- * the loads of a tile run under the epilogue of the one before.  Rows and columns at the edge of C,
- * and K, may be any size, K >= 1. M may be less than the rows that A's map has (prompts): what
- * these hold reaches only rows of C that are not stored. One more argument, RowSums, has A's rows
- * summed by the way.
+ * A block computes tiles first, first + step, ..., and loads a tile during the previous one's
+ * epilogue.  M, N and K >= 1 are arbitrary.  M may be less than the rows of A's map (prompts):
+ * extra rows reach only rows of C that are not stored.  An optional last argument, RowSums, sums
+ * A's rows on the way.
  *
- * T float: of float32 matrices, whose values the copy engine rounds to tf32.  In bytes all is the
- * same, since a row of a box has 32 values and a wgmma 8 of K; but it takes words with K contiguous
- * alone.  So B without TRANS_B comes as a copy that has (Slabs<Tile>, and TRANS_B then), and
- * TRANS_A's operand goes through registers (gemm_tf32_rs_sm90.cuh).
+ * T float: float32 matrices, which TMA rounds to tf32.  A box row has 32 values and a wgmma 8 of
+ * K, so all byte counts stay.  But tf32 wgmma needs K contiguous in shared memory.  So B without
+ * TRANS_B is passed as a transposed copy (Slabs<Tile>, with TRANS_B), and A with TRANS_A goes
+ * through registers (gemm_tf32_rs_sm90.cuh).
  *
- * Operands come through tensor maps: one thread issues boxes of 64x64 values, of float 32x32; the
- * copy engine swizzles and fills with zeros outside.  What the caller does once per operand, when
- * its address is known: cuTensorMapEncodeTiled, BFLOAT16, FLOAT16 or TFLOAT32, rank 2, dims
- * {columns, rows} of the matrix as it lies in memory, one stride of ld elements (in bytes a
- * multiple of 16; address 16-byte aligned), that box, element strides 1, no interleave,
- * SWIZZLE_128B, L2 promotion 256 B, out of bounds zero.  The 128 bytes are a parameter of the
- * kernel, by value (TmaMap in tgc.cuh), and map_a and map_b its address.  One map serves every tile
- * shape and both uses of a matrix (transposed or not).
+ * Tensor maps (the caller encodes one per operand): cuTensorMapEncodeTiled, BFLOAT16, FLOAT16 or
+ * TFLOAT32, rank 2, dims {columns, rows} of the matrix in memory, one stride of ld elements (a
+ * multiple of 16 bytes; address 16-byte aligned), box 64x64 (float: 32x32), element strides 1, no
+ * interleave, SWIZZLE_128B, L2 promotion 256 B, out of bounds zero.  A map is a kernel parameter,
+ * by value (TmaMap in tgc.cuh).  One map serves every tile shape and both orientations.
  *
- * How the warpgroups meet.  Warpgroup 0 loads into a pipeline (pipeline_sm90.cuh), ahead into the
- * next tile too (gemm_producer_sm90.cuh), and gives most of its registers to the two consumers
- * (gemm_consumer_sm90.cuh).  An epilogue runs while the tensor cores are busy, in one of two ways:
+ * Roles.  Warpgroup 0 is the producer: one thread loads into a pipeline (pipeline_sm90.cuh), ahead
+ * into the next tile too (gemm_producer_sm90.cuh).  It gives most of its registers to the two
+ * consumer warpgroups (gemm_consumer_sm90.cuh).  Epilogues overlap with wgmma in one of two ways:
  *
- *      cooperative     The consumers share a tile.  Consumer 0 starts LEAD steps ahead of consumer
- *                      1, which still multiplies while 0 is in its epilogue.  What is hidden is at
- *                      most what the pipeline holds, but a 128x256 tile needs the least shared
- *                      memory traffic.
- *      ping-pong       (S...t) Each consumer has whole tiles, and one's epilogue, however long,
- *                      hides under the other's products.  A named barrier hands the turn over once
- *                      the last step has begun.  A parity tells only neighbouring rounds of a stage
- *                      apart, so nobody may wait for a stage while the round before is still to
- *                      come.
+ *      cooperative     The consumers share a tile.  Consumer 0 starts LEAD steps ahead of
+ *                      consumer 1, which still multiplies during 0's epilogue.  This hides at most
+ *                      what the pipeline holds, but 128x256 tiles need the least shared memory
+ *                      traffic.
+ *      ping-pong       (S...t) Each consumer has whole tiles, and its epilogue, however long,
+ *                      overlaps with the other's mainloop.  A named barrier passes the turn after
+ *                      the last step was issued.  (A parity distinguishes only adjacent rounds of a
+ *                      stage, so nobody may wait for a stage whose previous round is still to
+ *                      come.)
  *
- * In pairs (S...p) the two blocks of a cluster take tiles one above the other, which read the same
- * part of B.  Each block loads every other box of it into both.  A stage is empty when the warps of
- * both blocks are done with it.  Without pairs 128x128 tiles ask for more than the 48 bytes a clock
- * that L2 gives a multiprocessor.  The number of rows of tiles is even (in cooperative form an odd
- * last one is multiplied for nothing).  The kernel has __cluster_dims__(2, 1, 1); first is
- * blockIdx.x and step gridDim.x, an even number.
+ * Pairs (S...p): the two blocks of a cluster take vertically adjacent tiles, which read the same
+ * part of B.  Each block multicasts every other box of it to both.  A stage is empty when the
+ * warps of both blocks have read it.  Without pairs, 128x128 tiles need more than the 48 bytes per
+ * clock that L2 gives a multiprocessor.  The number of tile rows is even (in cooperative form an
+ * odd last one is computed in vain).  The kernel has __cluster_dims__(2, 1, 1); first is
+ * blockIdx.x, step gridDim.x, an even number.
  *
- * SplitK (S...pN) pairs of blocks have a tile's K in parts (gemm_split_k_sm90.cuh). */
+ * SplitK (S...pN): N pairs of blocks split a tile's K (gemm_split_k_sm90.cuh). */
 #ifndef TGC_GEMM_SM90_CUH
 #define TGC_GEMM_SM90_CUH
 
@@ -63,10 +58,10 @@ template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS, class Loa
           class Sums>
 TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const Sums &rows)
 {
-        /* 168 registers at entry (65536 / 384, down to a multiple of 8); what a loading thread
-         * gives up two multiplying ones share. */
+        /* 168 registers per thread at entry (65536 / 384, rounded down to a multiple of 8); the
+         * consumers share what the producer gives up */
         constexpr int REGS = (3 * 168 - Load::REGS) / 2;
-        /* and barriers of its panels */
+        /* and barriers of fetched panels */
         constexpr int FETCHED = EpilogueBoxes<typename Work::End>::FETCHED ? 8 * Tile::BOTH : 0;
         Pipeline<Tile> pipe(smem);
         if (threadIdx.x == 0) {
@@ -87,7 +82,7 @@ TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const 
         }
         __syncthreads();
         if (Tile::PAIR)
-                cluster_sync(); /* the other block's barriers are there */
+                cluster_sync(); /* the other block's barriers are initialised */
         if (threadIdx.x < 128) {
                 setmaxnreg_dec<Load::REGS>();
                 if (threadIdx.x < Load::THREADS)
@@ -104,7 +99,7 @@ TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const 
         }
         __syncthreads();
         if (EpilogueBoxes<typename Work::End>::ON)
-                bulk_wait<0>(); /* here: where the sums are just done ptxas spills them for it */
+                bulk_wait<0>(); /* here: right after the sums are done ptxas would spill them */
         if (Tile::PAIR)
                 cluster_sync(); /* and are no longer needed */
         if (threadIdx.x == 0)
@@ -113,7 +108,7 @@ TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const 
         __syncthreads();
 }
 
-/* Tiles first, first + step, ... of all.  WAITS: see Loader. */
+/* Tiles first, first + step, ...  WAITS: see Loader. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Epilogue,
           class Sums = NoSums>
 TGC_DEV void gemm_tma_persistent(const void *map_a, const void *map_b, int M, int N, int K,
@@ -128,7 +123,7 @@ TGC_DEV void gemm_tma_persistent(const void *map_a, const void *map_b, int M, in
         gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
 }
 
-/* The same of BatchWork; maps are of all matrices of an operand. */
+/* The same for BatchWork; each map covers all matrices of an operand. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool TRIANGLE, class Epilogue>
 TGC_DEV void gemm_tma_batch(const void *map_a, const void *map_b, int M, int N, int K, int batch,
                             int first, int step, char *smem, const Epilogue &epilogue)
@@ -139,10 +134,9 @@ TGC_DEV void gemm_tma_batch(const void *map_a, const void *map_b, int M, int N, 
         gemm_tma_run<T, Tile, TRANS_A, TRANS_B, false>(load, smem, work, NoSums());
 }
 
-/* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <=
- * ceil(K / 64). joined: 0 at the start of the program, then left to kernels of as many parts, an
- * int more than tiles; ws: (PARTS - 1) * BM * BN floats for each tile; sms: multiprocessors, or
- * 0. */
+/* Split-K within one launch: a tile has PARTS blocks, PARTS <= ceil(K / 64); tile rows are rounded
+ * up to pairs.  joined: one int more than tiles, 0 at program start, then reused by kernels with
+ * the same PARTS.  ws: (PARTS - 1) * BM * BN floats per tile.  sms: multiprocessors, or 0. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS = false, class Epilogue>
 TGC_DEV void gemm_tma_split_k(const void *map_a, const void *map_b, int M, int N, int K, float *ws,
                               int *joined, int sms, char *smem, const Epilogue &epilogue)
@@ -157,7 +151,7 @@ TGC_DEV void gemm_tma_split_k(const void *map_a, const void *map_b, int M, int N
         gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, NoSums());
 }
 
-/* Tiles of splits: first, first + step, ...; V divides N.  splits <= ceil(K / 64). */
+/* Split-K into ws: tiles of all splits; V divides N, splits <= ceil(K / 64). */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int V, bool WAITS = false,
           class Sums = NoSums>
 TGC_DEV void gemm_tma_split_k_parts(const void *map_a, const void *map_b, int M, int N, int K,

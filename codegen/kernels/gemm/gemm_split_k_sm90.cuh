@@ -1,27 +1,30 @@
 /* gemm_split_k_sm90.cuh: split-K by N pairs of blocks (S...pN), for GEMMs with fewer tiles than
- * multiprocessors.  Each block finishes some of the tile's columns, for which the other blocks
- * leave their sums in L2. */
+ * multiprocessors.  Each block finishes some of the tile's columns; the other blocks leave their
+ * partial sums for these in L2. */
 #ifndef TGC_GEMM_JOINT_SM90_CUH
 #define TGC_GEMM_JOINT_SM90_CUH
 
 #include "gemm_consumer_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the
- * first tiles' first part, and so on: the hardware starts them in an order of its own, and a tile's
- * wait for each other, so that those that run could wait for others that have no place. */
+/* One part of a tile.  If multiprocessors are fewer than blocks, pairs take parts in the order in
+ * which they start: the first gets the first tile's first part, and so on.  (The blocks of a tile
+ * wait for each other, and the hardware's start order is arbitrary: with fixed numbers, running
+ * blocks could wait for blocks that have no multiprocessor.) */
 template <class Tile, class Epilogue>
 struct SplitKWork {
         typedef Epilogue End;
         int M, N, K;
-        float *ws; /* for each tile its columns of each part, as each of the others sends them */
-        /* pairs that have started; for each tile, blocks that had sent theirs, ever */
+        float *ws; /* per tile: each part's columns, as each of the other parts sends them */
+        /* pairs that have started; then per tile the blocks that have sent theirs, in all
+         * launches */
         int *joined;
-        int sms, *pair; /* which we are, in shared memory of the cluster's first block */
+        int sms, *pair; /* this pair's number, in shared memory of the cluster's first block */
         const Epilogue &epilogue;
 
         __device__ __forceinline__ bool in_order() const { return (int)gridDim.x <= sms; }
-        /* One thread of that block, before the cluster meets.  The last pair to start leaves 0. */
+        /* One thread of that block, before the cluster synchronises.  The last pair to start
+         * resets the count. */
         __device__ __forceinline__ void start() const
         {
                 pdl_wait();
@@ -51,8 +54,8 @@ struct PartOf : Tile {
         static constexpr int BN = Tile::BN / Tile::PARTS;
 };
 
-/* Until all n blocks that call it have: what they wrote before is to be seen after.  One thread; n
- * a power of two, and the count always a multiple of it before and after. */
+/* Barrier of the n blocks that call it, with their earlier writes visible after it.  One thread
+ * per block; n is a power of two, and the count is a multiple of it before and after. */
 TGC_DEV void join_blocks(int *joined, int n)
 {
         __threadfence();
@@ -66,14 +69,14 @@ TGC_DEV void join_blocks(int *joined, int n)
 #endif
 }
 
-/* A thread has the same places of all tiles, so what one sends its like receives; neighbours' 16
- * bytes are neighbours. */
+/* A thread has the same elements in all parts, so what one sends its counterpart receives;
+ * accesses coalesce. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
 TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
 {
         constexpr int MI = Tile::WM / 64, PARTS = Tile::PARTS, WIDE = Tile::BN / PARTS,
                       J = WIDE / 8;
-        constexpr int SPARE = 8, EACH = 256 * 4; /* floats of all threads */
+        constexpr int SPARE = 8, EACH = 256 * 4; /* floats per step of all threads */
         static_assert(Tile::SHARE == 2 && Tile::PAIR && WIDE % 32 == 0 &&
                               (PARTS & (PARTS - 1)) == 0,
                       "parts of columns");

@@ -1,35 +1,35 @@
-/* gemm_stored.cuh: y = x Wt with W in blocks (../common/stored_codes.cuh): x (M,K), W (N,K).
+/* gemm_stored.cuh: y = x W^T with block-quantised W (../common/stored_codes.cuh), by mma.sync: x
+ * (M,K), W (N,K).
  *
  *      stored_gemm_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile,
- *      smem,
- *              epilogue)
- *              T: bf16 or f16, of x and of what products have; S: Stored_NAME; ALIGN: of x, as in
- *              gemm.cuh.  w is 16-byte aligned.  down: ceil(M/BM); down * ceil(N/BN) * splits
- *              tiles.  Where K is split, ws has BM * BN floats for each tile and joined an int for
- *              each tile's splits: 0 before the first launch, and after each.  The last of a tile's
- *              splits to finish adds them in order.
+ *              smem, epilogue)
+ *              T: bf16 or f16, of x and of the mma; S: Stored_NAME; ALIGN: of x, as in gemm.cuh.
+ *              w is 16-byte aligned.  down = ceil(M/BM); down * ceil(N/BN) * splits tiles.  With
+ *              split-K, ws has BM * BN floats per tile and joined an int per tile of y: 0 before
+ *              the first launch, and after each.  The last split of a tile to finish adds them in
+ *              order.
  *
- * The roles are exchanged: W's rows are the 16 rows of an mma, x's the 8 columns.  A lane decodes
- * the weights of its own fragments, in registers: nothing decoded is ever stored.  Blocks and x
- * come STAGES-1 slices of 256 of K ahead by cp.async; weights before pdl_wait.
+ * Operands are swapped: W's rows are the mma's 16 rows, x's rows its 8 columns.  A lane decodes
+ * the weights of its own fragments in registers; decoded weights are never stored.  Blocks and x
+ * are copied by cp.async, STAGES-1 slices of 256 of K ahead; W's first slices before pdl_wait.
  *
- * In a slice, a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN).  Any order works if both operands
- * have it, and this one makes x's fragments of two products 16 adjacent bytes. */
+ * k is permuted: in a slice, a lane has 8t .. 8t+7 of each 32 (CODES_RUN), in both operands.  So
+ * x's fragments of two mmas are 16 contiguous bytes. */
 #ifndef TGC_GEMM_STORED_CUH
 #define TGC_GEMM_STORED_CUH
 
 #include "gemm_operand.cuh"
 #include "codes_pairs.cuh"
 
-/* Slices of a row of W in memory and in shared memory, where rows are an odd number of 16 bytes
- * apart: eight rows' words lie in banks of their own.  A slice that may start anywhere brings its
- * neighbours' bytes to the next multiple of 16. */
+/* Slices (256 of K) of a row of W.  In shared memory rows are an odd number of 16 bytes apart,
+ * against bank conflicts.  If a slice may start at any byte, the copy starts and ends at multiples
+ * of 16. */
 template <class S, int K>
 struct StoredSlice {
         static constexpr int BYTES = 256 / S::VALUES * S::BYTES;
         static constexpr long ROW = (long)(K / S::VALUES) * S::BYTES;
         static constexpr bool WHOLE = BYTES % 16 == 0 && ROW % 16 == 0 && K % 256 == 0;
-        /* bytes at most from a multiple of 16 to a slice */
+        /* bytes at most from a multiple of 16 to the slice's start */
         static constexpr int SHIFT = ROW % 16          ? 15
                                      : BYTES % 16 == 0 ? 0
                                      : BYTES % 8 == 0  ? 8
@@ -38,23 +38,25 @@ struct StoredSlice {
         static constexpr int PIECES = (BYTES + SHIFT + 15) / 16, STRIDE = (PIECES | 1) * 16;
         static_assert(K % S::VALUES == 0, "rows are whole blocks");
 
-        /* Bytes from the last multiple of 16 to byte `at` of the matrix. */
+        /* Bytes from the previous multiple of 16 to byte `at` of the matrix. */
         static __device__ __forceinline__ int shift(const unsigned char *w, int at)
         {
                 return WHOLE ? 0 : (int)((unsigned)(unsigned long long)w + (unsigned)at) & 15;
         }
 };
 
-/* How codes meet x.
- *      STORED_ROUNDED  as weights: scaled in float32, then rounded to x's type
- *      STORED_BF16     as weights that are scaled in bf16: scales and minima are rounded, too
- *      STORED_SUMS     as they are, and sums of what has one scale are scaled: nothing is rounded.
- *                      For a few rows of x, of which there are fewer sums than weights.
- * Types with two scales in a chunk have the second in place of the third; float16 has the first in
- * place of the second. */
+/* What is multiplied:
+ *
+ *      STORED_ROUNDED  weights, scaled in float32 and rounded to T
+ *      STORED_BF16     weights, scaled in bf16: scales and minima are rounded, too
+ *      STORED_SUMS     codes; the sums over values with one scale are scaled.  Rounds nothing.  For
+ *                      few rows of x, where sums are fewer than weights.
+ *
+ * Types with two scales per chunk use STORED_BF16 in place of STORED_SUMS; f16 uses STORED_ROUNDED
+ * in place of STORED_BF16. */
 enum StoredHow { STORED_ROUNDED, STORED_BF16, STORED_SUMS };
 
-/* MI times 16 rows of W for each warp, MJ times 8 rows of x. */
+/* 16 MI rows of W per warp, 8 MJ rows of x. */
 template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED>
 struct StoredTile {
         static constexpr StoredHow HOW = HOW_;
@@ -72,9 +74,9 @@ struct StoredTile {
         }
 };
 
-/* Pieces FIRST .. FIRST+COUNT-1 of 16 bytes of each row's slice, where rows begin at multiples of
- * 16 and slices do not: a power of two of threads has a row, so that the compiler knows how copies
- * differ. */
+/* Copies 16-byte pieces FIRST .. FIRST+COUNT-1 of each row's slice, where rows are 16-byte aligned
+ * and slices are not.  A power of two of threads has a row, so that the compiler sees constant
+ * differences between copies. */
 template <class S, class Tile, int N, int K, int FIRST, int COUNT>
 TGC_DEV void stored_copy_pieces(char *to, const unsigned char *w, int n0, int kt)
 {
@@ -101,7 +103,7 @@ TGC_DEV void stored_copy_pieces(char *to, const unsigned char *w, int n0, int kt
                 stored_copy_pieces<S, Tile, N, K, FIRST + ACROSS, COUNT - ACROSS>(to, w, n0, kt);
 }
 
-/* Slice kt of rows n0 .. n0+BN-1 of W, the last row in place of those beyond N. */
+/* Copies slice kt of rows n0 .. n0+BN-1 of W; rows beyond N repeat the last one. */
 template <class S, class Tile, int N, int K>
 TGC_DEV void stored_copy(char *to, const unsigned char *w, int n0, int kt)
 {
@@ -133,7 +135,8 @@ TGC_DEV void stored_copy(char *to, const unsigned char *w, int n0, int kt)
         }
 }
 
-/* The place of 16 bytes of x: those of neighbouring rows lie in different halves of 128. */
+/* Byte offset of 16-byte chunk c of row r of x; adjacent rows lie in different halves of 128
+ * bytes. */
 TGC_DEV int stored_x_place(int r, int c) { return (r * 32 + (c ^ (r & 1) << 2)) * 16; }
 
 template <class P>
@@ -157,7 +160,7 @@ TGC_DEV void stored_x_copy(const P &p, char *to, int k0)
         }
 }
 
-/* A lane's eight values of one row, as words of two products' fragments.  (f16 would lose small
+/* A lane's eight values of one row, as words of two mmas' fragments.  (f16 would lose small
  * scales.) */
 template <class T, class C, StoredHow HOW>
 TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
@@ -198,7 +201,7 @@ TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
         }
 }
 
-/* acc += the sums of a chunk, scaled; ones: the sums of x's values, of codes with an OFFSET. */
+/* acc += scaled sums of a chunk; ones: the sums of x's values, for codes with an OFFSET. */
 template <int MJ, bool OFFSET>
 TGC_DEV void stored_scale_sums(float (&acc)[MJ][4], const float (&sum)[MJ][4],
                                const float (&ones)[MJ][4], const float (&scale)[2],
@@ -214,7 +217,8 @@ TGC_DEV void stored_scale_sums(float (&acc)[MJ][4], const float (&sum)[MJ][4],
                 }
 }
 
-/* acc += W's slice by x's; left: of K, from the slice on.  rows: this lane's 2*MI of W. */
+/* acc += W's slice times x's.  left: values of K from the slice's start.  rows: this lane's 2*MI
+ * rows of W. */
 template <class T, class S, class Tile, bool WHOLE>
 TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                              const unsigned char *const (&rows)[Tile::MI][2], const char *x,
@@ -227,7 +231,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
         const int g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
         typename C::Head head[MI][2];
         typename C::Raw raw[MI][2];
-        float sum[MI][MJ][4]; /* of chunks with one scale */
+        float sum[MI][MJ][4]; /* over chunks with one scale */
 #pragma unroll
         for (int i = 0; i < MI * 2; i++)
                 head[i / 2][i % 2] = C::head(rows[i / 2][i % 2]);
@@ -298,7 +302,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
         }
 }
 
-/* A warp's sums, W's rows down, to BM rows of y in shared memory. */
+/* A warp's sums (W's rows down) to BM rows of y in shared memory. */
 template <class Tile>
 TGC_DEV void stored_sums(float *c, const float (&acc)[Tile::MI][Tile::MJ][4])
 {
@@ -331,7 +335,8 @@ TGC_DEV void stored_epilogue(const float *c, TileAt at, int M, int N, const Epil
         }
 }
 
-/* This split's sums to ws, and where all are there the sum of all, in order, to c: true. */
+/* Stores this split's sums to ws.  True in the last split of the tile to finish: c then has the
+ * sum of all, in order. */
 template <class Tile>
 TGC_DEV bool stored_join(float *c, float *ws, int *joined, int split, int splits)
 {
@@ -363,7 +368,7 @@ TGC_DEV bool stored_join(float *c, float *ws, int *joined, int split, int splits
         return true;
 }
 
-/* The tile at `at`, over the slices [kt0, kt1). */
+/* Computes the tile at `at` over slices [kt0, kt1). */
 template <class T, class S, class Tile, int N, int K, int ALIGN, class Rows>
 TGC_DEV void stored_block(float (&acc)[Tile::MI][Tile::MJ][4], const T *x, long ldx,
                           const Rows &rows_x, const unsigned char *w, int M, TileAt at, int kt0,
@@ -424,8 +429,8 @@ TGC_DEV void stored_block(float (&acc)[Tile::MI][Tile::MJ][4], const T *x, long 
         __syncthreads();
 }
 
-/* A block's part of a product: a tile of y, and the slices [kt0, kt1) of K.  Tiles are numbered by
- * splits, then by rows of x, then by rows of W. */
+/* A block's part: a tile of y, and slices [kt0, kt1) of K.  Tiles are numbered by splits first,
+ * then rows of x, then rows of W. */
 struct StoredPart {
         int split, splits, place, kt0, kt1;
         TileAt at;
@@ -443,7 +448,7 @@ TGC_DEV StoredPart stored_part(int tile, int down, int splits)
                  { place % down * Tile::BM, place / down * Tile::BN } };
 }
 
-/* Its sums to y, by the last of its tile's parts. */
+/* Its sums to y, by the last of the tile's splits. */
 template <class Tile, class Epilogue>
 TGC_DEV void stored_end(const float (&acc)[Tile::MI][Tile::MJ][4], const StoredPart &part, int M,
                         int N, float *ws, int *joined, char *smem, const Epilogue &epilogue)

@@ -1,17 +1,16 @@
-/* gemm_stored_persistent_sm90.cuh: gemm_stored_sm90.cuh's product for many rows of x:
- * warp-specialised, in blocks that stay.
+/* gemm_stored_persistent_sm90.cuh: gemm_stored_sm90.cuh's GEMM for many rows of x:
+ * warp-specialised, persistent.
  *
  *      stored_gemm_persistent<T, S, Tile, N, K, SPLITS>(map_x, w, M, down, ws, joined, first, step,
  *              smem, epilogue)
- *              Parts first, first + step, ... of the SPLITS of each of down * N/BN tiles, in a
- *              cluster of two.  map_x: a tensor map of x (M,K), in boxes of 64 x 64.  N is a
- *              multiple of 2 BN, K of 256.  Where K is split, ws has BM * BN floats for each part
- *              and joined 8 ints for each tile: 0 before the first launch, and after each.
+ *              Parts first, first + step, ... of down * N/BN tiles times SPLITS, in clusters of
+ *              two.  map_x: a tensor map of x (M,K), boxes of 64 x 64.  N is a multiple of 2 BN, K
+ *              of 256.  With split-K, ws has BM * BN floats per part and joined 8 ints per tile: 0
+ *              before the first launch, and after each.
  *
- * Warpgroups and loads are those of gemm_stream_sm90.cuh.  A consumer decodes 64 of K of its 64
- * rows of W into registers while the tensor cores have the 64 before: W is read in blocks and
- * decoded once for each tile, and nothing decoded is ever stored.  The last of a warp's splits to
- * finish adds them in order. */
+ * Roles and loads: gemm_stream_sm90.cuh.  A consumer decodes 64 of K of its 64 rows of W into
+ * registers while the tensor cores have the previous 64.  W is decoded once per tile, never
+ * stored.  The last split of a warp to finish adds them in order. */
 #ifndef TGC_GEMM_STORED_PERSISTENT_SM90_CUH
 #define TGC_GEMM_STORED_PERSISTENT_SM90_CUH
 
@@ -25,7 +24,7 @@ struct StoredStream : StreamTile<ROWS_, ROWS_ == 256 ? 4 : 6, W_STAGES, 0> {
         static constexpr StoredHow HOW = HOW_;
 };
 
-/* stored_copy in few registers: rows that begin at multiples of 16 alike. */
+/* stored_copy in fewer registers, for rows of equal alignment. */
 template <class S, class Tile, int N, int K>
 TGC_DEV void stored_stream_copy(char *to, const unsigned char *w, int n0, int kt)
 {
@@ -36,8 +35,8 @@ TGC_DEV void stored_stream_copy(char *to, const unsigned char *w, int n0, int kt
                 stored_copy<S, typename Tile::Copies, N, K>(to, w, n0, kt);
 }
 
-/* Part `tile` of a product, tile `place` over the slices [kt0, kt1): the two of a cluster have the
- * same slices, too. */
+/* Part `tile`: the tile at `place` over slices [kt0, kt1), the same slices for both blocks of a
+ * cluster. */
 struct StreamPart {
         TileAt at;
         int place, split, kt0, kt1;
@@ -51,7 +50,7 @@ TGC_DEV StreamPart stored_stream_part(int tile, int down)
                  STEPS * (split + 1) / SPLITS };
 }
 
-/* Warpgroup 0's part. */
+/* The producer warpgroup. */
 template <class S, class Tile, int N, int K, int SPLITS>
 TGC_DEV void stored_produce(const void *map, const unsigned char *w, int down, int first, int step,
                             int tiles, char *smem)
@@ -86,12 +85,13 @@ TGC_DEV void stored_produce(const void *map, const unsigned char *w, int down, i
         cp_async_wait<0>();
 }
 
-/* A warp's sums of one split to ws, and where all splits are there their sum back: true. */
+/* Stores a warp's sums of one split to ws.  True in the last split to finish: their sum is then
+ * back. */
 template <class Tile, int SPLITS>
 TGC_DEV bool stored_stream_join(float (&acc)[Tile::PIECES][Tile::PIECE / 2], const StreamPart &part,
                                 float *ws, int *joined, int warp, int lane)
 {
-        constexpr int QUADS = Tile::PIECE / 8, EACH = 32 * Tile::BM / 2; /* floats of a warp */
+        constexpr int QUADS = Tile::PIECE / 8, EACH = 32 * Tile::BM / 2; /* floats per warp */
         float *const all = ws + ((long)part.place * 8 + warp) * SPLITS * EACH;
         int last = 0;
 #pragma unroll
@@ -111,7 +111,7 @@ TGC_DEV bool stored_stream_join(float (&acc)[Tile::PIECES][Tile::PIECE / 2], con
                 __threadfence();
         }
         last = __shfl_sync(~0u, last, 0);
-        __syncwarp(); /* all read what lane 0 has seen */
+        __syncwarp(); /* all lanes see what lane 0 has seen */
         if (!last)
                 return false;
 #pragma unroll
@@ -131,7 +131,7 @@ TGC_DEV bool stored_stream_join(float (&acc)[Tile::PIECES][Tile::PIECE / 2], con
         return true;
 }
 
-/* The others'. */
+/* The consumer warpgroups. */
 template <class T, class S, class Tile, int N, int K, int SPLITS, class Epilogue>
 TGC_DEV void stored_consume(const unsigned char *w, int M, int down, float *ws, int *joined,
                             int first, int step, int tiles, char *smem, const Epilogue &epilogue)

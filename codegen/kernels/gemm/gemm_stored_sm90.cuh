@@ -1,13 +1,12 @@
-/* gemm_stored_sm90.cuh: gemm_stored.cuh's product for more rows of x, on sm_90a: wgmma takes the
- * weights from registers, where a lane has decoded them, and x from shared memory.
+/* gemm_stored_sm90.cuh: gemm_stored.cuh's GEMM for more rows of x, by wgmma (sm_90a): A is the
+ * weights, decoded in registers; B is x, in shared memory.
  *
  *      stored_wgmma_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile,
- *      smem,
- *              epilogue)
- *              as stored_gemm_task.
+ *              smem, epilogue)
+ *              as stored_gemm_task
  *
- * A warpgroup has 64 rows of W.  Slices of 256 of K come one ahead for W, 64 of K at a time for x.
- * While the tensor cores multiply one 64, the next is decoded. */
+ * A warpgroup has 64 rows of W.  W is loaded one slice (256 of K) ahead, x 64 of K at a time.
+ * While the tensor cores multiply 64 of K, the next 64 are decoded. */
 #ifndef TGC_GEMM_STORED_SM90_CUH
 #define TGC_GEMM_STORED_SM90_CUH
 
@@ -34,7 +33,7 @@ struct StoredGroups {
         }
 };
 
-/* Fragments of 64 of K, chunks c and c + 1 of the slice; beyond K zeros. */
+/* A fragments of 64 of K: chunks c and c + 1 of the slice; zeros beyond K. */
 template <class T, class C, bool WHOLE, StoredHow HOW>
 TGC_DEV void stored_fragments(unsigned (&a)[4][4], const typename C::Head (&head)[2],
                               typename C::Raw (&raw)[2], const unsigned char *const (&rows)[2],

@@ -1,15 +1,14 @@
-/* gemm_stream_sm90.cuh: what products of many rows of x by weights in blocks have in common that
- * are warp-specialised and whose blocks stay (gemm_fp8_persistent_sm90.cuh,
- * gemm_stored_persistent_sm90.cuh).
+/* gemm_stream_sm90.cuh: what the persistent, warp-specialised GEMMs by block-quantised weights
+ * share (gemm_fp8_persistent_sm90.cuh, gemm_stored_persistent_sm90.cuh; many rows of x).
  *
- * Warpgroup 0 loads, into the next tile too: slices of 256 of K of W, and steps of 128 bytes of x's
- * rows.  Each other warpgroup has 64 rows of W.
+ * Warpgroup 0 is the producer, ahead into the next tile too: slices of 256 of K of W, and steps of
+ * 128 bytes of x's rows.  Each consumer warpgroup has 64 rows of W.
  *
- * L2's traffic is the limit.  So the two blocks of a cluster have the same rows of x, and each
- * brings half of them to both.  A slice of W begins at no multiple of 16 bytes, so no tensor map
- * has it; and 128 threads copy it in time only where that takes few instructions (stored_copy of
- * rows that begin alike; with 24 for 16 bytes, or a bulk copy for each row, steps took twice as
- * long). */
+ * L2 bandwidth is the limit.  So the two blocks of a cluster have the same rows of x, and each
+ * multicasts half of them.  A slice of W is not 16-byte aligned, so TMA cannot load it; 128
+ * threads copy it by cp.async, fast enough only with few instructions per copy (stored_copy for
+ * rows of equal alignment).  With 24 instructions per 16 bytes, or a bulk copy per row, steps took
+ * twice as long. */
 #ifndef TGC_GEMM_STREAM_SM90_CUH
 #define TGC_GEMM_STREAM_SM90_CUH
 
@@ -17,15 +16,15 @@
 #include "pipeline_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* ROWS of x (128, 256) by 64 of W for each of two consumers.  A stage of x has `beside` bytes more
- * for each row. */
+/* ROWS of x (128, 256) by 64 of W per consumer, of which there are two.  BESIDE: further bytes per
+ * row in a stage of x. */
 template <int ROWS_, int X_STAGES, int W_STAGES, int BESIDE>
 struct StreamTile {
         static constexpr int BM = ROWS_, BN = 128, THREADS = 384, MINB = 1;
         static constexpr int PIECE = 64, PIECES = BM / PIECE;
         static constexpr int X_BYTES = BM * 128, PIECE_BYTES = PIECE * 128;
         static constexpr int TOKENS = 16, LDT = 20, PANEL_BYTES = TOKENS * LDT * 4;
-        /* 168 registers at entry */
+        /* registers; 168 at entry */
         static constexpr int LOADS = 40, MULTIPLIES = (168 * 3 - LOADS) / 2;
         struct X {
                 static constexpr int STAGES = X_STAGES, STAGE = 0, A_BYTES = 0;
@@ -38,7 +37,7 @@ struct StreamTile {
         struct Copies { /* what stored_copy asks of a tile */
                 static constexpr int BN = 128, THREADS = 128;
         };
-        /* Offsets: x's panels from 0, then these. */
+        /* Offsets: x's panels from 0 on, then these. */
         static constexpr int BARS_X = X_STAGES * X_BYTES, BARS_W = BARS_X + 16 * X_STAGES,
                              SCALES = BARS_W + 16 * W_STAGES,
                              PANELS = SCALES + X_STAGES * BM * BESIDE,
@@ -51,15 +50,15 @@ struct StreamTile {
         }
 };
 
-/* A block's tiles: the two of a cluster have the same rows of x and neighbouring rows of W. */
+/* A block's tiles: the two blocks of a cluster have the same rows of x and adjacent rows of W. */
 template <class Tile>
 TGC_DEV TileAt stream_tile(int tile, int down)
 {
         return { tile / 2 % down * Tile::BM, (tile / 2 / down * 2 + tile % 2) * Tile::BN };
 }
 
-/* One thread: step i of x's rows from m on, by both blocks to both.  map: boxes of 64 x 64 16-bit
- * values. */
+/* Producer thread: step i of x's rows from m on, half by each block, to both.  map: boxes of 64 x
+ * 64 16-bit values. */
 template <class Tile>
 TGC_DEV void stream_load_x(char *to, const void *map, Mbar *full, int i, int m, int rank)
 {
@@ -71,8 +70,8 @@ TGC_DEV void stream_load_x(char *to, const void *map, Mbar *full, int i, int m, 
                                       m + rank * HALF + r, 3);
 }
 
-/* A warp's sums of a tile to the epilogue, from column n on, W's rows down, through a panel of its
- * own, 16 rows of y at a time: a row's 16 values of the warp are neighbours. */
+/* A warp's sums of a tile (W's rows down), from column n on, to the epilogue.  They pass through
+ * the warp's panel, 16 rows of y at a time, to make a row's 16 values neighbours. */
 template <class Tile, class Epilogue>
 TGC_DEV void stream_epilogue(const float (&acc)[Tile::PIECES][Tile::PIECE / 2], float *panel, int m,
                              int n, int M, const Epilogue &epilogue)
@@ -107,8 +106,8 @@ TGC_DEV void stream_epilogue(const float (&acc)[Tile::PIECES][Tile::PIECE / 2], 
         }
 }
 
-/* All threads, before and after: barriers, of which those of x's stages wait for `arrivals` of this
- * block.  Afterwards both blocks of the cluster are there, or done. */
+/* All threads: initialises the barriers (x's wait for `arrivals` of this block), synchronises the
+ * cluster; and the same at the end. */
 template <class Tile>
 TGC_DEV void stream_begin(char *smem, int arrivals)
 {
@@ -117,7 +116,7 @@ TGC_DEV void stream_begin(char *smem, int arrivals)
         if (threadIdx.x == 0) {
                 for (int s = 0; s < Tile::X::STAGES; s++) {
                         mbarrier_init(of_x.full(s), arrivals);
-                        mbarrier_init(of_x.empty(s), 16); /* of both blocks */
+                        mbarrier_init(of_x.empty(s), 16); /* from both blocks */
                 }
                 for (int s = 0; s < Tile::W::STAGES; s++) {
                         mbarrier_init(of_w.full(s), 128);

@@ -1,18 +1,17 @@
-/* gemm_tf32.cuh: float32 products by three tf32 products each, for gemm.cuh; with TGC_TF32 by one,
- * of rounded factors.
+/* gemm_tf32.cuh: mainloop of gemm.cuh for float32 by three tf32 mmas (3xTF32); with TGC_TF32 by
+ * one, of rounded factors.
  *
- * x = hi + lo: hi is x rounded to tf32's 11 bits, lo the rest, cut to 11 bits by the tensor core. 
- * hi hi + hi lo + lo hi is then off by 2^-22 of a product, what float32 itself loses.  The tensor
- * core cuts its sums off instead of rounding them, so a K-tile's products are summed from zero, and
- * FADD adds them to the rest.
+ * x = hi + lo: hi is x rounded to tf32's 11 bits, lo the rest, truncated to 11 bits by the tensor
+ * core.  hi hi + hi lo + lo hi is then off by 2^-22 of the product, as much as float32 itself.
+ * The tensor core truncates its sums instead of rounding, so each K-tile is summed from zero and
+ * added to the rest by FADD.
  *
- * For small matrices: a warp owns 32x32 of C, and GROUPS of warps share the K of a block, so that
- * few tiles still keep a multiprocessor's warps at work; their sums are added in order through
- * shared memory.
+ * For small matrices: a warp owns 32x32 of C, and GROUPS of warps split the K of a block, so that
+ * few tiles still occupy a multiprocessor.  Their sums are added in order through shared memory.
  *
- * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns,
- * fragment j's column g is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte
- * load, and a lane's results are runs of 8. */
+ * Rows and columns are permuted: of a warp's 32 rows, fragment i's row g (lower half: h = 1) is 4g
+ * + 2i + h; of its 32 columns, fragment j's column g is 4g + j.  So four neighbours of a panel
+ * whose rows are K are one 16-byte load, and a lane's results are runs of 8. */
 #ifndef TGC_GEMM_TF32_CUH
 #define TGC_GEMM_TF32_CUH
 
@@ -26,16 +25,16 @@ struct TTile {
                              THREADS = 32 * WARPS_M * WARPS_N * GROUPS;
         static constexpr int A_BYTES = BM * BK * 4, B_BYTES = BN * BK * 4,
                              SMEM = STAGES * (A_BYTES + B_BYTES);
-        static constexpr int STEPS = BK / 8 / GROUPS; /* of 8 of K, each group's in a K-tile */
+        static constexpr int STEPS = BK / 8 / GROUPS; /* steps of 8 of K, per group and K-tile */
         static constexpr bool SIMT = false, WGMMA = false, TF32 = true;
         static_assert(BM % 32 == 0 && BN % 32 == 0 && BK % (8 * GROUPS) == 0 && BK % 32 == 0,
                       "32x32 a warp, 8 of K");
         static_assert(GROUPS * BM * BN * 4 <= SMEM, "the sums fit where the operands were");
 };
 
-/* Float offset of 4-float chunk c of row r of a panel.  KMAJOR: rows 4g + j of eight g, as
- * fragments read them, get eight different bank groups; otherwise rows t of four t and two
- * neighbouring chunks do. */
+/* Swizzle: float offset of 4-float chunk c of row r of a panel.  KMAJOR: rows 4g + j of the eight
+ * g, which a fragment reads, lie in eight bank groups; else rows t of four t and two neighbouring
+ * chunks do. */
 template <bool KMAJOR, int COLS>
 TGC_DEV int chunk_at(int r, int c)
 {
@@ -59,7 +58,7 @@ TGC_DEV void panel_copy_f32(const P &p, float *s, int k0)
         }
 }
 
-/* A's fragments of 8 of K, number ks of the panel, for the rows from m0 on. */
+/* A fragments of k step ks (8 of K) of the panel, for the rows from m0 on. */
 template <bool KMAJOR, class Tile>
 TGC_DEV void frag_a_f32(unsigned (&f)[2][4], const float *panel, int m0, int ks)
 {
@@ -107,7 +106,7 @@ TGC_DEV void frag_b_f32(unsigned (&f)[4][2], const float *panel, int n0, int ks)
                 }
 }
 
-/* x becomes hi. */
+/* Splits x: x becomes hi, lo is returned. */
 TGC_DEV unsigned split_tf32(unsigned &x)
 {
         const float all = __uint_as_float(x);
@@ -166,7 +165,7 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
 }
 #endif
 
-/* All groups' sums of the block's tile, added in order, to the epilogue. */
+/* Adds all groups' sums of the block's tile, in order, and calls the epilogue. */
 template <class Tile, class Epilogue>
 TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m,
                              int first_n, int M, int N, float *s, const Epilogue &whole_epilogue)
@@ -180,7 +179,7 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
         const int lane = threadIdx.x & 31;
         Reads reads[AHEAD ? CALLS : 1][4 / V];
         float kept[WHOLE ? CALLS * 4 / V : 1][V];
-        /* Chunk c of row r; a lane's rows are 4 apart, its chunks 2. */
+        /* Offset of chunk c of row r; a lane's rows are 4 apart, its chunks 2. */
         const auto at = [](int r, int c) { return (r * ROW + (c ^ (r >> 2 & 1))) * 4; };
 
 #pragma unroll
@@ -192,7 +191,7 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
                         if (row < M && col + x < N)
                                 reads[p][x / V].get(epilogue, row, col + x);
         }
-        __syncthreads(); /* the last K-tile is read */
+        __syncthreads(); /* the last K-tile has been read */
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -238,7 +237,7 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
         __syncthreads();
 }
 
-/* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead; one barrier per
+/* One tile of C over K-tiles [kt0, kt1).  Copies run STAGES-1 K-tiles ahead; one barrier per
  * K-tile. */
 template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
 TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
@@ -262,7 +261,7 @@ TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int 
                 }
                 cp_async_commit();
         }
-        int now = 0, into = (STAGES - 1) * STAGE; /* of the stages read and filled */
+        int now = 0, into = (STAGES - 1) * STAGE; /* the stages that are read and filled */
         for (int kt = kt0; kt < kt1; kt++) {
                 cp_async_wait<STAGES - 2>();
                 __syncthreads();

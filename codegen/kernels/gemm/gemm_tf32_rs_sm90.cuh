@@ -1,5 +1,5 @@
-/* gemm_tf32_rs_sm90.cuh: feeds a float32 A that is stored with K as rows through registers.  wgmma
- * reads words from shared memory only with K contiguous; a fragment of A in registers may come from
+/* gemm_tf32_rs_sm90.cuh: tf32 wgmma with A from registers, for a float32 A stored with K as rows.
+ * wgmma reads tf32 from shared memory only with K contiguous; register fragments may come from
  * anywhere. */
 #ifndef TGC_GEMM_WORDS_SM90_CUH
 #define TGC_GEMM_WORDS_SM90_CUH
@@ -7,16 +7,17 @@
 #include "gemm_producer_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* Whether that is how T's A comes. */
+/* Does T's A need this? */
 template <class T, bool TRANS_A>
 TGC_DEV constexpr bool by_words()
 {
         return sizeof(T) == 4 && TRANS_A;
 }
 
-/* A stage's A by words, of MI times 64 rows of C: fragments as of mma_1688_tf32, for 8 of K each. 
- * Lane g * 4 + t wants rows g and g + 8, k t and t + 4; of one k those of g >= 4 stand in another
- * chunk, so that two lanes would meet in every bank, were it not that these read t + 4 first. */
+/* A stage's A, as register fragments (mma_1688_tf32's), 8 of K each, for MI times 64 rows of C.
+ * Lane 4g + t reads rows g and g + 8, k = t and t + 4.  For the same k, lanes with g >= 4 find
+ * their row in another swizzled chunk and would share banks with g < 4; so they read t + 4
+ * first. */
 template <int MI>
 struct WordsOfA {
         int at;
@@ -47,7 +48,7 @@ struct WordsOfA {
         }
 };
 
-/* Step k of a tile whose A comes by words. */
+/* K-step k of a tile whose A goes through registers. */
 template <bool SUM, class T, class Tile, int MI>
 TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4],
@@ -78,9 +79,8 @@ TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigne
         pipe.next();
 }
 
-/* Two by two: while the products of one step read their registers, the next one's words come into
- * others.  (Where ptxas is not sure of that, it waits for every product: "wgmma.mma_async
- * instructions are serialized".) */
+/* Steps in pairs: while one step's wgmmas read their registers, the next one's words are loaded
+ * into others.  (If ptxas cannot prove that, it serialises wgmma.) */
 template <bool SUM, class T, class Tile, int MI>
 TGC_DEV void words_steps(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
                          float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1,

@@ -1,5 +1,4 @@
-/* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and the tile of a block's
- * number. */
+/* gemm_tile.cuh: tile shapes of gemm.cuh, and which tile of C a tile number is. */
 #ifndef TGC_GEMM_TILE_CUH
 #define TGC_GEMM_TILE_CUH
 
@@ -9,7 +8,8 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-/* 16-bit operands: BM x BN of C per block, BK of K per stage, a pipeline of STAGES. */
+/* 16-bit operands: BM x BN of C per block, BK of K per stage, STAGES stages; WARPS_M x WARPS_N
+ * warps; MINB blocks per multiprocessor. */
 template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_>
 struct HTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
@@ -22,9 +22,9 @@ struct HTile {
                       "mma is 16x8x16, loaded as 16x16x16");
 };
 
-/* 16-bit operands, on sm_90a by wgmma: four warps own 64 rows of C, each of them 16.
- * PENDING (0, 1) K-tiles of products stay under way while the next K-tile is awaited.
- * Elsewhere an HTile with the same block, stages and bytes, so one launch serves all. */
+/* 16-bit operands; on sm_90a by wgmma: a warpgroup owns 64 rows of C, each warp 16.  PENDING (0,
+ * 1): K-tiles of wgmmas that stay in flight while the next K-tile is awaited.  On other
+ * architectures an HTile of the same block, stages and bytes, so that one launch serves all. */
 #ifdef TGC_SM90A
 template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_,
           int PENDING_>
@@ -43,7 +43,7 @@ struct WTile : HTile<BM_, BN_, BK_, WARPS_M_, WARPS_N_, STAGES_, MINB_> {
 };
 #endif
 
-/* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
+/* float32 FMA: a warp owns WM x WN of C, its lanes as 4 x 8. */
 template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int MINB_>
 struct FTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
@@ -55,7 +55,7 @@ struct FTile {
         static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
 };
 
-/* The table, as in ../gemm_tiles.def, where each row says when it serves. */
+/* The rows of ../../forms/gemm_tiles.def, which says when each serves. */
 typedef HTile<128, 256, 64, 2, 4, 4, 1> H128x256x64;
 typedef HTile<128, 256, 32, 2, 4, 4, 1> H128x256x32;
 typedef HTile<256, 128, 32, 4, 2, 4, 1> H256x128x32;
@@ -87,8 +87,8 @@ typedef TTile<32, 32, 64, 4, 4, 3> T32x32x64;
 #define TILE_GROUP 16
 #endif
 
-/* Tiles are numbered down groups of sixteen block rows, so that the blocks that run
- * together share both a few rows of A and a few columns of B in L2. */
+/* Tile order: down groups of sixteen block rows, so that blocks that run together share a few rows
+ * of A and a few columns of B in L2. */
 struct TileAt {
         int m, n;
 }; /* first row and column of C */
@@ -104,8 +104,8 @@ TGC_DEV TileAt tile_at(int tile, int M, int N)
         return t;
 }
 
-/* Tiles of one M x N matrix.  A batched matmul launches batch * n tiles: item
- * tile / n, with its strides added to the pointers, and tile % n of it. */
+/* Tiles of one M x N matrix.  A batched GEMM launches batch * n tiles: tile % n of item tile / n,
+ * whose strides are added to the pointers. */
 template <class Tile>
 TGC_DEV int gemm_tiles(int M, int N)
 {

@@ -1,40 +1,34 @@
-/* grouped_gemm.cuh: matmuls of a mixture of experts, each expert over its own slots.
+/* grouped_gemm.cuh: GEMMs of a mixture of experts, each expert over its own slots.
  *
- * A slot is one (token, choice) pair, numbered token*k + j; there are P.  Routing
- * sorts the slots by expert:
+ * A slot is one (token, choice) pair, numbered token*k + j; there are P.  Routing sorts the slots
+ * by expert:
  *
  *      int perm[P]             slot at sorted position p
- *      int offs[E+1]           expert e has the positions offs[e] .. offs[e+1]-1;  E <= 1024
+ *      int offs[E+1]           expert e has positions offs[e] .. offs[e+1]-1;  E <= 1024
  *
- * An operand with one row per slot or token is read with its own DIV: 0, row p of
- * an operand that is already sorted; d > 0, row perm[p]/d (1: by slot, k: by token).
- * Results go to row p, or to row perm[p] where SCATTER.
- *
- * Epilogues get the expert as a fourth argument:  epilogue(row, col, v, e).
+ * Operands with one row per slot or token have a DIV: 0, row p (already sorted); d > 0, row
+ * perm[p]/d (1: by slot, k: by token).  Results go to row p, or with SCATTER to row perm[p].
+ * Epilogues get the expert as a fourth argument: epilogue(row, col, v, e).
  *
  *      grouped_gemm_task<T, Tile, TRANS_W, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K,
  *              tile, smem, epilogue)
- *              y_p = W_e a_p.  w (E,N,K) when TRANS_W, else (E,K,N).
- *              (ceil(P/BM) + E) * ceil(N/BN) tiles are enough for every routing; those left over
- *              return.
+ *              y_p = W_e a_p.  w (E,N,K) with TRANS_W, else (E,K,N).  (ceil(P/BM) + E) * ceil(N/BN)
+ *              tiles suffice for every routing; surplus ones return.
  *      grouped_gemm_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K,
- *      tile,
- *              smem, epilogue)
- *              dW_e (N,K) = sum over p of e of dy_p a_pt; zeros for an expert without slots.
+ *              tile, smem, epilogue)
+ *              dW_e (N,K) = sum over p of e of dy_p a_p^T; zeros for an expert without slots.
  *              E * ceil(N/BM) * ceil(K/BN) tiles; epilogue rows are N, columns K.
  *      grouped_gemv_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, SCATTER, ALIGN>(w, perm, offs, E,
- *              tile, smem,
- *                                                                             prologue, epilogue)
- *              the same product for a few slots (decoding); w (E,N,K); the prologue's row is the
- *              row of a. P * ceil(N/cols) tiles, cols and shared memory as gemv_task's with M = 1.
+ *              tile, smem, prologue, epilogue)
+ *              y_p = W_e a_p for few slots (decoding); w (E,N,K); the prologue's row is the row of
+ *              a.  P * ceil(N/cols) tiles; cols and shared memory as gemv_task's with M = 1.
  *      grouped_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates,
- *      tile,
- *              smem, prologue, epilogue)
- *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias
- *              (E,N) or null. MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX
- *              k: row t of y is the sum of its k slots, each by its gate (rows,k), as one product
- *              of k * K columns; rows * ceil(N/cols) tiles, shared memory that of gemv_task's K = k
- *              * K.  An ordinary epilogue.
+ *              tile, smem, prologue, epilogue)
+ *              the same without sorting: ids[s] is the expert of slot s, bias (E,N) or null.
+ *              MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX k: row t of y
+ *              is the sum of its k slots, times their gates (rows,k), as one GEMV over k * K
+ *              columns; rows * ceil(N/cols) tiles, shared memory as gemv_task's for k * K.  An
+ *              ordinary epilogue.
  *
  * ALIGN: as in gemm.cuh and gemv.cuh. */
 #ifndef TGC_EXPERT_CUH
@@ -58,7 +52,7 @@ struct SlotRows {
         }
 };
 
-/* Passes the result row and the expert on to the epilogue. */
+/* Passes the result row and the expert to the epilogue. */
 template <bool SCATTER, class Epilogue>
 struct SlotEpilogue {
         static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
@@ -84,8 +78,8 @@ struct GradEpilogue {
         }
 };
 
-/* The expert to which row tile `tile` belongs, and the tile's number within it;
- * false when there are fewer.  Every warp finds it for itself, 32 experts at a time. */
+/* The expert that row tile `tile` belongs to, and the tile's number within it; false behind the
+ * last.  Every warp searches by itself, 32 experts at a time. */
 template <int BM>
 TGC_DEV bool expert_of_tile(const int *offs, int E, int tile, int &expert, int &within)
 {
@@ -168,7 +162,7 @@ TGC_DEV void grouped_gemv_task(const T *w, const int *perm, const int *offs, int
                                (THREADS / 32 / SPLIT * ROWS);
         const int p = tile / ACROSS, e = expert_of_slot(offs, E, p);
         const int row = ADIV ? perm[p] / (ADIV ? ADIV : 1) : p;
-        /* gemv_rows counts the epilogue's rows from `row`: row + (p - row) is p */
+        /* gemv_rows counts rows from `row`: row + (p - row) is p */
         const SlotEpilogue<SCATTER, Epilogue> slot_epilogue = { epilogue, perm, p - row, e };
         const PlainRows<T, ROWS> at(w + (long)e * N * K, K,
                                     gemv_column<THREADS, ROWS, SPLIT>(tile % ACROSS), N);
@@ -177,11 +171,11 @@ TGC_DEV void grouped_gemv_task(const T *w, const int *perm, const int *offs, int
                                                                       slot_epilogue);
 }
 
-/* PARTS weights of K columns one after the other, as if each row had PARTS * K. */
+/* PARTS weight rows of K columns, seen as one row of PARTS * K. */
 template <class T, int ROWS, int K, int PARTS>
 struct PartRows {
         PlainRows<T, ROWS> row;
-        long skip[PARTS]; /* from k of the whole to k of the part's row */
+        long skip[PARTS]; /* distance from position k of the whole to k of the part's row */
         __device__ __forceinline__ const T *at(int r, int k) const
         {
                 long s = skip[0];
@@ -192,7 +186,7 @@ struct PartRows {
         }
 };
 
-/* x of a slot, or that of a row's MIX slots one after the other, weighted. */
+/* x of one slot, or of a row's MIX slots in a row, each times its gate. */
 template <int K, int ADIV, int MIX, class Prologue>
 struct SlotPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV;

@@ -1,24 +1,23 @@
-/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the
- * pipeline and the warpgroups of gemm_sm90.cuh.  A block takes tiles first, first + step, ... of
- * all experts, so loads of an expert's first tile run under the last epilogue of the one before.
+/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's GEMMs for bf16 and f16 on Hopper (sm_90a), on
+ * gemm_sm90.cuh's pipeline and consumers.  A persistent block computes tiles first, first + step,
+ * ... of all experts, so an expert's first tile loads during the previous expert's last epilogue.
  *
  *      grouped_gemm_tma<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K,
  *              first, step, smem, epilogue)
- *              y_p = W_e a_p.  map_w: of (E*N, K) when TRANS_W, else of (E*K, N); map_a: of (P, K),
- *              for ADIV 0 alone.
+ *              y_p = W_e a_p.  map_w: of (E*N, K) with TRANS_W, else of (E*K, N); map_a: of (P, K),
+ *              for ADIV 0 only.
  *      grouped_gemm_grad_tma<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N,
  *              K, first, step, smem, epilogue)
- *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or
- *              (P, K), is read.
+ *              dW_e = sum of dy_p a_p^T.  One of YDIV and ADIV is 0: that operand is read through
+ *              its map, (P, N) or (P, K).
  *
- * Boxes of a map may reach into the next expert's rows.  Such rows of y are not stored.  In a sum's
- * steps the other operand, which is gathered, has zeros there.  So all stored values must be
- * finite.
+ * A TMA box may reach into the next expert's rows.  Such rows of y are not stored; in dW the
+ * other, gathered operand has zeros there, so all stored values must be finite.
  *
- * The copy engine cannot gather rows of 128 bytes.  A gathered operand comes by cp.async, of all
- * threads of the loading warpgroup, to where a box would have put it; a stage is full when those
- * copies and the other operand's box are in. Addresses and row strides are multiples of 16 bytes,
- * of the gathered operand too. */
+ * TMA cannot gather rows of 128 bytes.  All threads of the producer warpgroup load a gathered
+ * operand by cp.async, to where a box would put it.  A stage is full when these copies and the
+ * other operand's box have landed.  Addresses and row strides are multiples of 16 bytes, the
+ * gathered operand's too. */
 #ifndef TGC_EXPERT_SM90_CUH
 #define TGC_EXPERT_SM90_CUH
 
@@ -31,7 +30,7 @@ struct ExpertPiece : Piece {
         int e, first, count;
 };
 
-/* An epilogue whose rows lie elsewhere: row r of the tile's matrix is At(r) of all. */
+/* An epilogue with remapped rows: row r of the tile's matrix is row At(r) of the result. */
 template <class Epilogue, class At>
 struct MovedEpilogue : Epilogue {
         At at;
@@ -65,7 +64,7 @@ struct ExpertWork {
         int E, N, K, first, step;
         const Epilogue &epilogue;
 
-        /* Whole warps. */
+        /* Called by whole warps. */
         __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
         {
                 const int across = (N + Tile::BN - 1) / Tile::BN, t = first + i * step;
@@ -78,7 +77,7 @@ struct ExpertWork {
                 return true;
         }
         __device__ __forceinline__ int rows(
-                const ExpertPiece &p) const /* of a tile that is not cut, its own */
+                const ExpertPiece &p) const /* a tile that is not cut uses its own */
         {
                 return p.m + Tile::BM < p.count ? p.m + Tile::BM : p.count;
         }
@@ -120,13 +119,12 @@ struct ExpertGradWork {
         }
 };
 
-/* ---- loading ------------------------------------------------------------------ */
+/* ---- loads -------------------------------------------------------------------- */
 
-/* Where cp.async puts 16 bytes: chunk c of row r of a panel's first box.  Rows 8 apart have their
- * chunks alike. */
+/* Address of 16-byte chunk c of row r of a panel's first box, swizzled as TMA does. */
 TGC_DEV char *panel_chunk(char *panel, int r, int c) { return panel + r * 128 + (c ^ r % 8) * 16; }
 
-/* A tile that 128 threads load by cp.async in part. */
+/* A tile partly loaded by 128 threads with cp.async. */
 template <class Tile>
 struct Gathered : Tile {
         static constexpr int COPIERS = 128;
@@ -140,23 +138,23 @@ struct GatheredIf<Tile, true> {
         typedef Gathered<Tile> Is;
 };
 
-/* A thread copies of N rows, 16 apart, from threadIdx.x / 8 on, a warp of 4 * N.  Each lane looks
- * one slot up for all, long before: nothing is computed from it until the copies are due, or the
- * load's time would be lost. */
+/* A thread copies N rows, 16 apart, from threadIdx.x / 8 on; a warp covers 4 * N rows.  Each lane
+ * looks up one slot for its warp, one step early: nothing may depend on it before the copies, or
+ * its latency would show. */
 template <int N>
 TGC_DEV int looked_up()
 {
         const int lane = threadIdx.x % 32 % (N * 4);
         return (int)threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
 }
-/* The j-th of a thread's own rows, from the lane that has its slot. */
+/* The slot of a thread's j-th row, from the lane that looked it up. */
 template <int DIV>
 TGC_DEV unsigned own_row(int slot, int j)
 {
         return (unsigned)__shfl_sync(0xffffffffu, slot, (threadIdx.x % 32) / 8 + 4 * j) / DIV;
 }
 
-/* For y = W a. */
+/* Loads for y = W a. */
 template <class T, class Tile, bool TRANS_W, int ADIV>
 struct ExpertLoader {
         static constexpr int REGS = ADIV ? 40 : 24, THREADS = ADIV ? 128 : 32;
@@ -167,7 +165,7 @@ struct ExpertLoader {
         const int *perm;
         int N, K;
 
-        /* One thread. */
+        /* One thread: the TMA boxes. */
         __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p,
                                               int kt) const
         {
@@ -183,7 +181,7 @@ struct ExpertLoader {
                                                                             (TRANS_W ? 0 : p.e * K),
                                                                     0);
         }
-        /* The slot of this lane's row, beyond the expert's last one that. */
+        /* The slot of this lane's row; behind the expert's last slot, the last. */
         __device__ __forceinline__ int look_up(const ExpertPiece &p) const
         {
                 const int r = p.m + looked_up<8>();
@@ -233,17 +231,17 @@ struct ExpertLoader {
         }
 };
 
-/* For dW = dy a^t: both operands' rows are slots. */
+/* Loads for dW = dy a^T: rows of both operands are slots. */
 template <class T, class Tile, int YDIV, int ADIV>
 struct ExpertGradLoader {
         static constexpr int REGS = 40, THREADS = 128, BOXES = (YDIV ? Tile::BM : Tile::BN) / 64;
         static_assert((YDIV > 0) != (ADIV > 0),
                       "one is gathered, the other one's rows are in order");
-        const T *from; /* what is gathered */
+        const T *from; /* the gathered operand */
         long ld;
-        const void *map; /* of the other */
+        const void *map; /* tensor map of the other operand */
         const int *perm;
-        int limit; /* columns of what is gathered */
+        int limit; /* columns of the gathered operand */
 
         __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p,
                                               int kt) const
@@ -255,7 +253,7 @@ struct ExpertGradLoader {
                                                                 bar, YDIV ? p.n : p.m,
                                                                 p.first + kt * 64, 0);
         }
-        /* The slot of this lane's row of step kt, beyond the expert's last one that. */
+        /* The slot of this lane's row of step kt; behind the expert's last slot, the last. */
         __device__ __forceinline__ int look_up(const ExpertPiece &p, int kt) const
         {
                 const int r = kt * 64 + looked_up<4>(), last = p.count - 1,
@@ -303,7 +301,7 @@ struct ExpertGradLoader {
         }
 };
 
-/* ---- all together --------------------------------------------------------------- */
+/* ---- tasks ---------------------------------------------------------------------- */
 
 template <class T, class Shape, bool TRANS_W, int ADIV, bool SCATTER, class Epilogue>
 TGC_DEV void grouped_gemm_tma(const T *a, long lda, const void *map_a, const void *map_w,

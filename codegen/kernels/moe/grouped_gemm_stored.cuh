@@ -1,9 +1,9 @@
-/* grouped_gemm_stored.cuh: grouped_gemm_task (grouped_gemm.cuh) with experts' weights in blocks
- * (../gemm/gemm_stored.cuh).
+/* grouped_gemm_stored.cuh: grouped_gemm_task (grouped_gemm.cuh) with block-quantised expert
+ * weights (../gemm/gemm_stored.cuh).
  *
  *      grouped_gemm_stored_task<T, S, Tile, N, K, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E,
  *              tile, smem, epilogue)
- *              (ceil(P/BM) + E) * ceil(N/BN) tiles; w (E,N,K). */
+ *              (ceil(P/BM) + E) * ceil(N/BN) tiles; w (E,N,K) */
 #ifndef TGC_GROUPED_GEMM_STORED_CUH
 #define TGC_GROUPED_GEMM_STORED_CUH
 
@@ -18,7 +18,7 @@ TGC_DEV void grouped_gemm_stored_task(const T *a, long lda, const unsigned char 
 {
         constexpr int ACROSS = (N + Tile::BN - 1) / Tile::BN;
         int e, m;
-        pdl_wait(); /* what routes is as young as x */
+        pdl_wait(); /* the routing is written by the launches before, as x is */
         if (!expert_of_tile<Tile::BM>(offs, E, tile / ACROSS, e, m))
                 return;
         const int first = offs[e], count = offs[e + 1] - first;

@@ -1,16 +1,14 @@
-/* grouped_stored.cuh: grouped_gemm.cuh's products for a few slots with experts' weights in blocks
- * (../gemv/gemv_chunks.cuh).  Only blocks of chosen experts are read.
+/* grouped_stored.cuh: grouped_gemm.cuh's GEMVs for few slots with block-quantised expert weights
+ * (../gemv/gemv_chunks.cuh).  Only the chosen experts' blocks are read.
  *
  *      grouped_stored_gemv_task<S, N, K, THREADS, ROWS, ADIV, SCATTER>(w, perm, offs, E, tile,
- *      smem,
- *              prologue, epilogue)
- *              as grouped_gemv_task; w (E,N,K).
+ *              smem, prologue, epilogue)
+ *              as grouped_gemv_task; w (E,N,K)
  *      grouped_stored_rows_task<T, S, N, K, THREADS, ROWS, ADIV, MIX>(w, ids, bias, gates, tile,
- *      smem,
- *              prologue, epilogue)
- *              as grouped_rows_task; T: of biases.
+ *              smem, prologue, epilogue)
+ *              as grouped_rows_task; T: type of the biases
  *
- * Tiles and shared memory: one row of x, of K or MIX * K (GemvChunks of
+ * Tiles and shared memory: one row of x, of K or MIX * K (GemvChunks in
  * ../../forms/gemv_shape.h). */
 #ifndef TGC_GROUPED_STORED_CUH
 #define TGC_GROUPED_STORED_CUH
@@ -34,11 +32,11 @@ TGC_DEV void grouped_stored_gemv_task(const unsigned char *w, const int *perm, c
                                                                prologue, slot_epilogue);
 }
 
-/* Rows of PARTS experts one after the other, as if each had PARTS * K columns. */
+/* Rows of PARTS experts, seen as one row of PARTS * K columns. */
 template <int ROWS, int K, int PARTS>
 struct StoredPartRows {
         ChunksRows<ROWS> row;
-        long skip[PARTS]; /* from k of the whole to k of the part's row */
+        long skip[PARTS]; /* distance from position k of the whole to k of the part's row */
         __device__ __forceinline__ long at(int r, int k) const
         {
                 long s = skip[0];

@@ -1,50 +1,49 @@
-/* route.cuh: sends rows to buckets and back, for mixtures of experts and for the gradient of an
- * embedding, which is the same problem with V buckets.
+/* route.cuh: top-k routing and bucket sort of rows, for mixtures of experts and for the gradient
+ * of an embedding (the same problem with V buckets).
  *
  *      topk_task<E, K, THREADS>(rows, tile, prologue, float *values, int *index)
- *              the K largest of each row of E, descending, lowest index first on a tie, NaN as
+ *              the K largest of each row of E, descending; ties: lowest index first; NaN counts as
  *              -inf.  values: (rows, K) or null, index: (rows, K).  A row of more than TOPK_HELD is
  *              read K times.  tiles: ceil(rows / (THREADS / 32)).
  *      route_task<E, K, RENORM, THREADS>(rows, tile, prologue, float *gates, int *index)
  *              topk_task's choice of logits, and its softmax over the row or, with RENORM, over the
  *              choice.  tiles: as topk_task.
  *      topk_grad_task<E, K, THREADS>(rows, tile, index, prologue, epilogue)
- *              epilogue(row, col, v): prologue(row, j)'s value where col = index[row][j], 0
- *              elsewhere. tiles: as map_task over rows x E.
+ *              epilogue(row, col, v): v = prologue(row, j) where col = index[row][j], else 0.
+ *              tiles: as map_task over rows x E.
  *      bucket_task<THREADS>(ids, n, buckets, tile, tiles, perm, inv, offs, smem)
- *              a stable counting sort: ids: int (n); offs: int (buckets + 1); perm: int (n), the
- *              positions of bucket b are perm[offs[b]..offs[b+1]) in rising order; inv: int (n),
- *              the place of position i in perm (perm[inv[i]] = i), may be null.  An id outside of
- *              [0, buckets) is dropped: inv is -1, offs[buckets] < n, and perm from there on is not
- *              written. Each tile owns ceil(buckets / tiles) <= THREADS buckets and reads all ids
- *              twice. tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS:
- *              BUCKET_MAX or more. shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
+ *              stable counting sort.  ids: int (n); offs: int (buckets + 1); perm: int (n): bucket
+ *              b has positions perm[offs[b]..offs[b+1]), ascending; inv: int (n) or null, the
+ *              inverse (perm[inv[i]] = i).  An id outside of [0, buckets) is dropped: inv is -1,
+ *              offs[buckets] < n, and perm from there on is not written.  Each tile owns
+ *              ceil(buckets / tiles) <= THREADS buckets and reads all ids twice.  tiles:
+ *              max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: BUCKET_MAX or more.
+ *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
  *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem,
  *              prologue, epilogue)
- *              epilogue(b, col, v): the sum of prologue(perm[p], col) over p in [offs[b],
- *              offs[b+1]) in a fixed order; 0 for an empty bucket, which is left out if the
- *              epilogue only adds.  A warp per bucket; a bucket of more than SCATTER_SMALL rows
- *              gets the whole block.  A tile has COLS columns of BUCKETS buckets: 64, where buckets
- *              are so few that blocks share them, or a multiple of 256; THREADS / 32, or 1 where
- *              most get the block. tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).  THREADS: 256.
- *              shared memory: COLUMNS_SMEM(THREADS).
+ *              epilogue(b, col, v): v = sum of prologue(perm[p], col) over p in
+ *              [offs[b], offs[b+1]), in a fixed order; 0 for an empty bucket, which is skipped if
+ *              the epilogue only adds.  A warp per bucket; a bucket of more than SCATTER_SMALL rows
+ *              gets the whole block.  A tile has COLS columns of BUCKETS buckets.  COLS: 64 if
+ *              buckets are so few that blocks share them, else a multiple of 256.  BUCKETS: THREADS
+ *              / 32, or 1 if most get the block.  tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).
+ *              THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, prologue, epilogue)
- *              epilogue(row, col, v): sum over j < K of gate[row*K + j] * prologue(row*K + j, col),
- *              j rising; gate: float (rows, K), null for all ones.  tiles: as map_task over rows x
- *              N. */
+ *              epilogue(row, col, v): v = sum over j < K of gate[row*K + j] *
+ *              prologue(row*K + j, col), in order of j; gate: float (rows, K), or null (all ones).
+ *              tiles: as map_task over rows x N. */
 #ifndef TGC_ROUTE_CUH
 #define TGC_ROUTE_CUH
 
 #include "columns.cuh"
 #include "order.cuh"
 
-#define TOPK_HELD \
-        256 /* longest row that a warp keeps in registers; longer ones are asked for again */
+#define TOPK_HELD 256 /* longest row that a warp keeps in registers; longer ones are read K times */
 #define BUCKET_MAX 256
 #define BUCKET_SMEM(THREADS, R) (((THREADS) / 32 * (R) + 64) * 4)
 #define SCATTER_SMALL 32
 
-/* This lane's elements of a row as keys; 0: not there, or taken already. */
+/* This lane's elements of a row as keys (order.cuh); 0: absent, or taken already. */
 template <int E, class Prologue>
 TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Prologue &prologue)
 {
@@ -61,7 +60,7 @@ TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Prolo
         }
 }
 
-/* The largest of the warp's keys, which is taken. */
+/* The largest of the warp's keys, which is then removed. */
 template <int PER>
 TGC_DEV u64 topk_next(u64 (&key)[PER])
 {
@@ -77,7 +76,7 @@ TGC_DEV u64 topk_next(u64 (&key)[PER])
         return best;
 }
 
-/* The largest of a long row's keys below `last`: keys are all different. */
+/* The largest key of a long row below `last`; all keys are different. */
 template <int E, class Prologue>
 TGC_DEV u64 topk_below(u64 last, int row, int rows, const Prologue &prologue)
 {
@@ -107,7 +106,8 @@ TGC_DEV void topk_long(int row, int rows, const Prologue &prologue, float *value
         }
 }
 
-/* A row's k-th gate by the lane k % 32, which also wrote what it reads: nothing to wait for. */
+/* Lane k % 32 computes a row's k-th gate from what it wrote itself, so there is nothing to wait
+ * for. */
 template <int E, int K, bool RENORM, class Prologue>
 TGC_DEV void route_long(int row, int rows, const Prologue &prologue, float *gates, int *index)
 {
@@ -228,7 +228,7 @@ TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Prologue
                              TopkGradBody<K, Prologue, Epilogue> { index, prologue, epilogue });
 }
 
-/* The lanes of the warp that are in the same bucket as the lowest lane of `left`. */
+/* The lanes of the warp in the same bucket as the lowest lane of `left`. */
 TGC_DEV unsigned bucket_peers(unsigned left, int bucket)
 {
         int first = __shfl_sync(0xffffffffu, bucket, __ffs((int)left) - 1);
@@ -246,8 +246,8 @@ TGC_DEV void bucket_fetch(int (&id)[BUCKET_AHEAD], const int *ids, int i0, int e
         }
 }
 
-/* Each warp owns a run of ids and a row of counters, one per bucket of the tile, so
- * that order needs no atomics: count; turn counts into places; place. */
+/* Each warp owns a run of ids and a row of counters, one per bucket of the tile, so the sort is
+ * stable without atomics: count; turn counts into offsets (scan); place. */
 template <int THREADS>
 TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles, int *perm,
                          int *inv, int *offs, char *smem)
@@ -288,7 +288,8 @@ TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles
                 }
         }
 
-        /* base: ids below lo; then an exclusive scan over buckets, and within each over warps. */
+        /* base: number of ids below lo; then an exclusive scan over buckets, and within each over
+         * warps. */
 #pragma unroll
         for (int d = 16; d; d >>= 1)
                 below += __shfl_xor_sync(0xffffffffu, below, d);
@@ -352,7 +353,7 @@ TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles
         __syncthreads();
 }
 
-/* The rows of one bucket as if they were a matrix, for column_sum_task. */
+/* The rows of one bucket as a matrix, for column_sum_task. */
 template <class Prologue>
 struct BucketPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV;

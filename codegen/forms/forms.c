@@ -1,4 +1,4 @@
-/* forms.c: gives a kernel its forms beside ARCH_ANY's, from the rows of forms.def. */
+/* forms.c: adds to a kernel its forms on other architectures, from the rows of forms.def. */
 #include "forms.h"
 
 typedef struct Row {
@@ -17,7 +17,7 @@ bool forms_add(Build *b, Family family, const void *problem)
 {
         bool any = false, has[N_ARCHS];
         for (int i = 0; i < N_ARCHS; i++)
-                has[i] = form_is(b->form, (ArchId)i); /* or is left out there */
+                has[i] = form_is(b->form, (ArchId)i); /* written already, or left out there */
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
                 if (rows[i].family == family && !has[rows[i].arch])
                         any |= has[rows[i].arch] = rows[i].adds(b, problem);

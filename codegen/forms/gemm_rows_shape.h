@@ -1,26 +1,27 @@
-/* gemm_rows_shape.h: the shape of kernels/gemm/gemm_rows_sm90.cuh, for the C side and its bench. */
+/* gemm_rows_shape.h: launch shape of kernels/gemm/gemm_rows_sm90.cuh, for the C side and its
+ * bench. */
 #ifndef TGC_GEMM_ROWS_SHAPE_H
 #define TGC_GEMM_ROWS_SHAPE_H
 
-/* COLS: of y, a block; THREADS: two warpgroups that multiply, two warps that load. */
+/* COLS: columns of y per block; THREADS: two consumer warpgroups and two producer warps. */
 enum {
         GEMM_ROWS_COLS = 128,
         GEMM_ROWS_K = 64,
         GEMM_ROWS_THREADS = 320,
         GEMM_ROWS_MOST = 256,
-        GEMM_ROWS_LEAST_STEPS = 4 /* of a part of K */
+        GEMM_ROWS_LEAST_STEPS = 4 /* per part of K */
 };
 
-/* Rows of the kernel's tile: kernels are equal from one of these to the next. */
+/* The kernel's rows: M rounded up, so that numbers of rows share kernels. */
 static inline int gemm_rows_tile(int M)
 {
         return M <= 8 ? 8 : M <= 32 ? 32 : M <= 64 ? 64 : M <= 128 ? 128 : 256;
 }
 
-/* Blocks of a cluster that share a K: so many that half of all `sms` multiprocessors have a block,
- * or more.  A block has a multiprocessor to itself, and all clusters must run at once.  Clusters of
- * two fill every multiprocessor; larger ones leave some of a GPC's out, so they may take three
- * quarters.  A function of N and K alone: it is part of the order in which y's sums are added. */
+/* Blocks of a cluster, which split K: so many that at least half of the `sms` multiprocessors have
+ * a block.  A block has a multiprocessor to itself, and all clusters must run at once.  Clusters
+ * of two fill every multiprocessor; larger ones leave some of a GPC unused, so they may take three
+ * quarters.  A function of N and K alone, since it decides the order of summation. */
 static inline int gemm_rows_parts(long N, long K, int sms)
 {
         const long tiles = (N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS,
@@ -34,7 +35,7 @@ static inline int gemm_rows_parts(long N, long K, int sms)
         return parts;
 }
 
-/* Stages of a tile of so many rows in `bytes` of shared memory, and the bytes of all. */
+/* Stages for `rows` rows in `bytes` of shared memory, and their bytes. */
 static inline int gemm_rows_stages(int rows, int bytes)
 {
         return bytes / ((GEMM_ROWS_COLS + rows) * GEMM_ROWS_K * 2 + 16);

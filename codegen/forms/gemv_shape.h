@@ -1,15 +1,15 @@
-/* gemv_shape.h: block shape of kernels/gemv/gemv.cuh, for the C side.
- * GemvShape in that file computes the same; tests/emulate/gemm_test.cu compares them. */
+/* gemv_shape.h: launch shapes of kernels/gemv/, for the C side.  The kernels compute the same from
+ * their template arguments (GemvShapeOf and others); tests/emulate/gemm_test.cu compares them. */
 #ifndef TGC_GEMV_SHAPE_H
 #define TGC_GEMV_SHAPE_H
 
 #include <stdbool.h>
 
 typedef struct GemvShape {
-        int unit;   /* elements per load                                 */
-        int flight; /* loads under way per lane and column               */
-        int kc;     /* K per pass over shared memory, padded             */
-        int cols;   /* columns of y per tile: a call has ceil(N / cols)  */
+        int unit;   /* elements per load */
+        int flight; /* loads in flight per lane and column */
+        int kc;     /* K per pass through shared memory, padded */
+        int cols;   /* columns of y per tile: ceil(N / cols) blocks */
         int smem;   /* bytes                                             */
 } GemvShape;
 
@@ -43,7 +43,7 @@ static inline int gemv_kn_smem(int M, int K, int threads, int cols)
         return (M * kc + 32 + threads / 32 * cols * M) * 4;
 }
 
-/* kernels/gemv/gemv_chunks.cuh (ChunksShape): W in blocks, K a multiple of 32. */
+/* kernels/gemv/gemv_chunks.cuh (ChunksShape): block-quantised W, K a multiple of 32. */
 typedef struct GemvChunks {
         int cols, smem;
 } GemvChunks;
@@ -54,24 +54,23 @@ static inline GemvChunks gemv_chunks_shape(int M, int K, int threads, int rows)
         return (GemvChunks) { threads / 32 * rows, (M * (kc / 32 * 36) + 32) * 4 };
 }
 
-/* kernels/gemv/gemv_stored.cuh: W in blocks, template arguments of DotTile; a call has
- * ceil(N / cols) blocks. */
+/* kernels/gemv/gemv_stored.cuh: template arguments of DotTile; ceil(N / cols) blocks. */
 typedef struct GemvStored {
         int warps, rows, split, rounds, stages, lump;
         int cols, smem;
 } GemvStored;
 
-/* Four and five bits in blocks of 32 take so many instructions that 16 warps hide each other's
- * latency: 28672 x 4096 of MXFP4 and Q4_0 on an H100 at 2.3 TB/s; 8 warps 1.2 and 2.3 on an
- * H200. */
+/* Four and five bits in blocks of 32 take so many instructions that 16 warps are needed to hide
+ * latency: 28672 x 4096 of MXFP4 and Q4_0 run at 2.3 TB/s on an H100; with 8 warps 1.2 and 2.3 on
+ * an H200. */
 static inline int gemv_stored_warps(int values, int bytes, int units)
 {
         return units == 2 && bytes < values ? 16 : 8;
 }
 
-/* values, bytes: of a block; units of 16 that a lane reads, in runs; digits: of x.  One block on
- * each multiprocessor, and room beside it for one of the next launch, which fetches while this one
- * ends: each has about 80 KB of W under way.  Each warp has about as much to do. */
+/* values, bytes: of a block; units of 16 per lane, in runs; digits: of x.  One block per
+ * multiprocessor, with room for one of the next launch, which fetches while this one ends: each
+ * has about 80 KB of W in flight.  SPLIT and ROUNDS balance the warps. */
 static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int runs, int digits,
                                            int M, long N, int K, int sms)
 {
@@ -110,19 +109,19 @@ static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int
         return s;
 }
 
-/* kernels/gemv/gemv_stored_sm90.cuh: W in blocks by integer tensor cores, template arguments of
- * BlocksMmaTile; a call has `blocks` blocks.  blocks 0: not for this product. */
+/* kernels/gemv/gemv_stored_sm90.cuh: template arguments of BlocksMmaTile; a launch has `blocks`
+ * blocks.  blocks 0: the kernel does not serve this problem. */
 typedef struct GemvBlocksMma {
         int warps, blocks, stages, lump, group;
         int smem;
 } GemvBlocksMma;
 
-/* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each
- * lies on a multiprocessor, so that the next one's W is fetched meanwhile.  Of 227 KB those that a
- * transformer runs in turns have therefore at most 110 (wide: q, k and v; gate and up) and 117 to
- * 123 (the others, one block on a multiprocessor; of a narrow one, which may share a launch, two
- * fit).  Of wide ones two blocks of a launch hide each other's latency, from WIDE slabs a
- * multiprocessor on.  A very wide one, and rows of x that do not fit, have all. */
+/* values, bytes, units, runs: as in gemv_stored_shape.  A block of this launch and one of the next
+ * share a multiprocessor (227 KB), so that the next one's W loads meanwhile.  Launches of a
+ * transformer alternate; wide ones (N > K: QKV; gate and up) get at most LESS, the others ALONE to
+ * MORE: one block per multiprocessor (two of a narrow one, which may share a launch).  From WIDE
+ * slabs per multiprocessor on, two blocks of a wide launch hide each other's latency.  A very wide
+ * launch, or rows of x that do not fit otherwise, get WHOLE. */
 static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, int runs, int M,
                                             long N, int K, int sms)
 {
@@ -157,7 +156,7 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
                 return none;
         s.stages = s.stages > MOST ? MOST : s.stages;
         s.smem = s.stages * slot + fixed + s.group * row;
-        /* as few as need no more rounds */
+        /* as few blocks as need no more rounds */
         const bool two = half == LESS && s.smem <= LESS && slabs > (long)WIDE * sms;
         const long room = two ? 2L * sms : sms, rounds = (slabs + room - 1) / room;
         s.blocks = (int)((slabs + rounds - 1) / rounds);
@@ -168,21 +167,20 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
                 s.stages = (int)all;
                 s.smem = s.stages * slot + fixed + s.group * row;
         }
-        /* no second one of them, but room for one of LESS */
+        /* too large for a second block of this kind, small enough for one of LESS */
         if (s.smem < ALONE && half == MORE && 2 * slabs > sms)
                 s.smem = ALONE;
         return s;
 }
 
-/* kernels/gemv/gemv_short.cuh: all of W under way at once. */
+/* kernels/gemv/gemv_short.cuh: all of W in flight at once. */
 typedef struct GemvShort {
-        int rows, split; /* template arguments; rows 0: not for this product */
+        int rows, split; /* template arguments; rows 0: does not serve this problem */
         int threads, cols, smem;
 } GemvShort;
 
-/* minv: least width of the epilogue; sms: multiprocessors.  One block on each, so that the blocks
- * of the next launch find room beside them: W takes at most 48 KB of a multiprocessor's
- * registers. */
+/* minv: the epilogue's; sms: multiprocessors.  One block on each, so that the next launch's blocks
+ * fit beside them: W takes at most 48 KB of a multiprocessor's registers. */
 static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv, int sms)
 {
         GemvShort s = { 0, 1, 0, 0, 0 };
@@ -211,17 +209,17 @@ static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv
         return s;
 }
 
-/* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way
- * at once, and without a norm. */
+/* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only if W is all in flight at
+ * once, and without a norm. */
 typedef struct GemvMma {
-        int warps, tiles, rounds; /* template arguments; warps 0: not for this product */
-        int cols, smem;           /* a call has ceil(N / cols) blocks */
+        int warps, tiles, rounds; /* template arguments; warps 0: does not serve this problem */
+        int cols, smem;           /* ceil(N / cols) blocks */
 } GemvMma;
 
-/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where
- * 16 rows of x stay.  A W that fits into the registers of the whole GPU is all under way at once,
- * one block to a multiprocessor, so that the blocks of the next launch find room beside them.  Of
- * others each multiprocessor has 16 warps, which keep reading. */
+/* norm: x is standardised, in registers.  A lane holds at most 8 chunks of 32 of W and of x, 4 if
+ * 16 rows of x stay in registers.  A W that fits in the registers of the whole GPU is all in
+ * flight at once, one block per multiprocessor, so that the next launch's blocks fit beside them.
+ * For larger ones each multiprocessor has 16 warps, which keep reading. */
 static inline GemvMma gemv_mma(int M, long N, int K, bool norm, int sms)
 {
         GemvMma s = { 0 };
@@ -249,19 +247,19 @@ static inline GemvMma gemv_mma(int M, long N, int K, bool norm, int sms)
 }
 
 /* kernels/gemv/gemv_narrow.cuh: short rows of W out of L2. */
-/* template arguments; lanes 0: not for this product */
+/* template arguments; lanes 0: does not serve this problem */
 typedef struct GemvNarrow {
         int lanes, tiles;
 } GemvNarrow;
 
 enum {
         NARROW_THREADS = 128,
-        NARROW_BLOCKS = 3,     /* of a multiprocessor: 168 registers */
-        NARROW_REGISTERS = 108 /* for a lane's part of x and one of W's rows */
+        NARROW_BLOCKS = 3,     /* per multiprocessor: 168 registers */
+        NARROW_REGISTERS = 108 /* for a lane's part of x and of one row of W */
 };
 
-/* A W too large for gemv_short, no larger than L2.  As few lanes as hold their part of a row, four
- * at least (64 bytes) and eight at most: longer rows keep a warp busy as they are. */
+/* For a W too large for gemv_short but no larger than L2.  As few lanes as can hold their parts of
+ * a row: at least four (64 bytes), at most eight; longer rows keep a warp busy as they are. */
 static inline GemvNarrow gemv_narrow(int esize, long N, int K, int align, int sms)
 {
         GemvNarrow s = { 0, 0 };

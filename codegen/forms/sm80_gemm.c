@@ -1,6 +1,4 @@
-/* sm80_gemm.c: the tiles of portable GEMMs (kernels/gemm/gemm.cuh), with the resources and time
- * that each takes.
- *
+/* sm80_gemm.c: the tiles of portable GEMMs (kernels/gemm/gemm.cuh): resources, and estimated time.
  * One list holds the tiles of all architectures; sm90_gemm.c uses those of sm_90a. */
 #include "forms.h"
 #include <string.h>
@@ -42,16 +40,16 @@ int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
         return ((M + bm - 1) / bm * ((N + bn - 1) / bn) * parts + ANY_SMS - 1) / ANY_SMS;
 }
 
-/* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
- * other: products, and an epilogue that hides under the products of another block where two fit. 
- * Parts are written and read once, from L2 where they fit, by one more launch; of 16-bit GEMMs
- * that costs 10 us.  float32's parts are small, and what they cost shows at half that rate
- * (docs/notebook/gemm.md). */
+/* Cost model, in microseconds on an H100: a launch, then the tiles of the busiest multiprocessor,
+ * one after the other: mainloop and epilogue, which overlaps with another block's mainloop where
+ * two blocks fit.  Split-K parts are written and read once, from L2 where they fit, by one more
+ * launch; for 16-bit GEMMs that costs 10 us, for float32, whose parts are small, half the
+ * bandwidth (docs/notebook/gemm.md). */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
         double epilogue = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        double alone = most < t->min_blocks ? 1.1 : 1; /* waits that another block would fill */
+        double alone = most < t->min_blocks ? 1.1 : 1; /* latency that another block would hide */
         double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + epilogue);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
@@ -64,10 +62,9 @@ double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, 
 
 enum { SINGLE_WAVE_US = 15 };
 
-/* The same for choosing among short 16-bit products, all of whose tiles run at once: together they
- * take less than one after the other, and each at least 3.35 ns for one of K.  schedule.c may join
- * them with others, so multiprocessors left idle are worth something
- * (docs/notebook/gemm.md). */
+/* The same for short 16-bit GEMMs, all of whose tiles run at once: together they take less than
+ * one after the other, and each at least 3.35 ns per unit of K.  schedule.c may join them with
+ * others, so idle multiprocessors are worth something (docs/notebook/gemm.md). */
 static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
         int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch,
@@ -81,7 +78,7 @@ static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, i
         return 2 + us - 0.4 * us * (1 - (double)tiles / (n * ANY_SMS));
 }
 
-/* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
+/* BLOCK_BYTES: shared memory that every GPU from sm_80 on gives a block. */
 enum { MOST_SPLITS = 16, LEAST_K = 128, BLOCK_BYTES = 99 * 1024 };
 
 static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, int64_t batch)
@@ -91,7 +88,8 @@ static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, 
         if (t->rounds && (tile_rounds(t->bm, t->bn, M, N, batch) != t->rounds ||
                           tile_time(t, M, N, K, batch, 1) >= SINGLE_WAVE_US))
                 return false;
-        return t->math != MATH_MMA || t->bm >= 64 || M <= 64; /* mma's, for a few tokens */
+        return t->math != MATH_MMA || t->bm >= 64 || M <= 64; /* short MMA tiles are for few
+                                                               * tokens */
 }
 
 int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out)

@@ -1,17 +1,18 @@
-/* sm90_attention.c: attention on sm_90a, forward, decoding and gradients.
+/* sm90_attention.c: attention on sm_90a: forward, decoding, gradients.
  *
- * Operands come through tensor maps.  The rows of a map are the tokens of all sequences.  Its
- * columns are everything in a token's row, so q, k and v that lie in one row share a map, and a
- * head is a box of columns.  Sequences that fit in shared memory whole use no maps
+ * Operands come through tensor maps.  A map's rows are the tokens of all sequences, its columns
+ * everything in a token's row.  So q, k and v in one buffer share a map, and a head is a range of
+ * columns.  Sequences that fit in shared memory use no maps
  * (kernels/attention/attention_short_sm90.cuh). */
 #include "forms.h"
 #include <string.h>
 
-/* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS:
- * fewer blocks of 128 rows leave most of the GPU idle; of the portable gradients' two share a
- * multiprocessor.  MOST_WHOLE_BLOCKS: with four blocks to a head, attention_short_sm90.cuh is
- * faster below it (docs/notebook/training.md).  ALONE_SMEM: no two blocks share a multiprocessor: a
- * prompt's come while some are still busy (triggers_first), and are not to gather on the others. */
+/* LEAST_T: shorter sequences cannot use blocks of 128 queries or more. LEAST_GRAD_BLOCKS: fewer
+ * blocks of 128 rows leave most of the GPU idle (two of the portable gradients' blocks share a
+ * multiprocessor). MOST_WHOLE_BLOCKS: with four blocks per head, attention_short_sm90.cuh is
+ * faster below it (docs/notebook/training.md). ALONE_SMEM: enough that no two blocks share a
+ * multiprocessor: a prompt's blocks start while some multiprocessors are still busy
+ * (triggers_first), and must not crowd onto the others. */
 enum {
         LEAST_T = 128,
         LEAST_GRAD_BLOCKS = 64,
@@ -77,8 +78,8 @@ static const ShortBackwardRow grads_rows[] = {
 #undef ATT_SHORT_BACKWARD
 };
 
-/* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head. 
- * false: it does not lie so. */
+/* r (B,T,heads,D) as a tensor map, for the largest B and T; head h's columns begin at *col + h *
+ * *head.  false: its layout does not allow that. */
 static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
 {
         Access a;
@@ -130,10 +131,10 @@ static const char *sm90_attention_map(Build *b, Ref r, const char *name)
         return boxes_map(b, r, 0, name);
 }
 
-/* A causal query meets its document's end by itself. */
+/* A causal query needs no document end: its own position bounds it. */
 static bool acausal_documents(const Node *n) { return n->a.att.documents && !n->a.att.causal; }
 
-/* Blocks of 64 tokens where attention_short_sm90.cuh serves, else 0. */
+/* Number of blocks of 64 tokens if attention_short_sm90.cuh serves, else 0. */
 static int whole_blocks(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
@@ -175,20 +176,22 @@ bool sm90_attention_short(Build *b, const void *problem)
         return false;
 }
 
-/* Splits of a cache are merged in clusters.  Several queries a kv head only on tensor cores: scalar
- * code takes longer than the merge, and a cluster waits until eight multiprocessors have its
- * registers (docs/notebook/decode.md).  Of many sequences one block does what a cluster does. */
+/* Splits of a cache are merged in clusters.  Several queries per kv head only on tensor cores:
+ * scalar code takes longer than the merge saves, and a cluster waits until eight multiprocessors
+ * have registers for it (docs/notebook/decode.md).  With many sequences one block does the work of
+ * a cluster (stream). */
 bool sm90_attention_decode(Build *b, const void *problem)
 {
         const DecodeWork *work = problem;
         const Ref r = work->r;
         const int rows = work->rows, splits = work->splits;
         enum {
-                CLUSTER = 8, /* blocks of a cluster: as many as every GPU of the kind forms */
+                CLUSTER = 8, /* blocks of a cluster: the most that every GPU of the kind supports */
                 MOST_STAGES = 3,
-                STREAM_KEYS = 16, /* of a warp's step: a box */
+                STREAM_KEYS = 16, /* keys per warp and step: a TMA box */
                 SM_SMEM = 227 << 10,
-                HALF = (228 << 10) / 2 - 1024 /* of two blocks on a multiprocessor */
+                HALF = (228 << 10) / 2 - 1024 /* shared memory of each of two blocks on a
+                                               * multiprocessor */
         };
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
@@ -197,7 +200,8 @@ bool sm90_attention_decode(Build *b, const void *problem)
         const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
                   cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
                   row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
-                  apart = ((warps + 1) * cluster * row + 15) / 16 * 16, /* parts have their own */
+                  apart = ((warps + 1) * cluster * row + 15) / 16 * 16, /* parts have their own
+                                                                         * place */
                 lane = codes ? D + 32 : D * 2,
                   stage = b->any.threads * lane + (codes ? 0 : warps * 8);
         if (splits == 1)
@@ -293,7 +297,7 @@ static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
                ((dim_most(e, q->dim[1]) + 127) / 128);
 }
 
-/* In halves where every block still has a multiprocessor. */
+/* Half heads (PARTS 2) if every block still has a multiprocessor. */
 static const ShortBackwardRow *grads_row(Emit *e, const Node *n)
 {
         int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SM90A_SMS ? 2 : 1;
@@ -319,8 +323,8 @@ bool sm90_attention_backward_fits(Emit *e, Ref r)
         return grad_blocks(e, n, n->in[1]) >= LEAST_GRAD_BLOCKS;
 }
 
-/* Jobs of either kind for half the multiprocessors or more, but not for all; the sums of a few
- * hundred queries. */
+/* Both kinds of jobs in one launch?  If each kind has jobs for half of the multiprocessors or
+ * more, but not for all, and sums run over a few hundred queries at most. */
 static bool grad_both(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
@@ -360,7 +364,7 @@ bool sm90_attention_backward_short(Build *b, const void *problem)
         return true;
 }
 
-/* `maps`: q, k, v and the output's gradient, and where documents begin and end. */
+/* `maps`: q, k, v and the output's gradient, and documents. */
 static void backward_maps(Build *b, const Node *n)
 {
         Emit *e = b->e;
@@ -384,7 +388,7 @@ bool sm90_attention_backward(Build *b, const void *problem)
         Emit *e = b->e;
         const Node *n = NODE(e->g, work->r);
         const Type *q = &NODE(e->g, n->in[0])->type;
-        const BackwardRow *t = grad_rows; /* of a width dq's and dkv's are the same */
+        const BackwardRow *t = grad_rows; /* dq and dkv have the same rows for a width */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
         int64_t blocks = grad_blocks(e, n, n->in[kind == GRAD_KV]);
@@ -392,7 +396,7 @@ bool sm90_attention_backward(Build *b, const void *problem)
         if (kind == GRAD_BOTH) {
                 blocks *= 2;
                 smem += (int)(dim_most(e, q->dim[1]) + 63) / 64 * 256;
-                cluster = 1; /* a block for each job, and not one for each multiprocessor */
+                cluster = 1; /* a block per job, not per multiprocessor */
         }
         Form *f = form_begin(b, ARCH_SM90A, "attention_backward_sm90");
         f->threads = 384;

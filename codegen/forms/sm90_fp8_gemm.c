@@ -1,27 +1,27 @@
-/* sm90_fp8_gemm.c: --act fp8 on sm_90a: products of many rows whose operands are both e4m3
- * (kernels/gemm/gemm_fp8_sm90.cuh; of enough tiles for every multiprocessor
+/* sm90_fp8_gemm.c: --act fp8 on sm_90a: GEMMs of many rows with both operands e4m3
+ * (kernels/gemm/gemm_fp8_sm90.cuh; with enough tiles for every multiprocessor
  * gemm_fp8_persistent_sm90.cuh).
  *
- * round_fp8 then writes codes and scales into the memory of its values (round_fp8.cuh); whether it
- * does must be the same for all that read them. */
+ * round_fp8 then writes codes and scales in place of its values (round_fp8.cuh).  All its readers
+ * must agree on whether it does. */
 #include "forms.h"
 
-/* LEAST: rows for which it pays; fewer are bound by the weights' bytes, which other kernels read as
- * fast. */
+/* LEAST: rows from which it pays; fewer are bound by the weights' bytes, which other kernels read
+ * as fast. */
 enum { LEAST = 48, BLOCK = 128, STAGES = 4, SLICES = 3, MOST_SPLITS = 16 };
 
-/* ps: of 256 of K, measured on an H100. */
+/* ps: per 256 of K, measured on an H100. */
 static const struct {
         int bm, groups, ps;
 } tiles[] = { { 64, 2, 1500000 }, { 128, 2, 1900000 } };
 
-/* ... of blocks that stay. */
+/* The same for persistent blocks. */
 static const struct {
         int bm, stages, ps;
 } streams[] = { { 256, 3, 2200000 }, { 128, 5, 1250000 } };
 enum { STREAM_BN = 128 };
 
-/* Does n read nothing of r but rows of a product with weights of fp8? */
+/* Does n read r only as rows of a GEMM with fp8 weights? */
 static bool reads_codes(Emit *e, Ref matmul, Ref r)
 {
         const Graph *g = e->g;
@@ -64,7 +64,7 @@ bool sm90_fp8_codes(Emit *e, Ref r)
         return read;
 }
 
-/* The best stream; us: microseconds that it takes; -1: they do not take the problem. */
+/* The best persistent tile; us: its microseconds; -1: none takes the problem. */
 static int stream_pick(const StoredGemm *p, double *us)
 {
         int best = -1;
@@ -82,7 +82,7 @@ static int stream_pick(const StoredGemm *p, double *us)
         return best;
 }
 
-/* In blocks that stay, two to a cluster. */
+/* The persistent kernel, in clusters of two. */
 static void stream(Build *b, const StoredGemm *p, int i)
 {
         enum { W = 3, PANELS = 8 * 16 * 20 * 4 };
@@ -95,7 +95,7 @@ static void stream(Build *b, const StoredGemm *p, int i)
         f->waits = true;
         f->persistent = f->pairs = true;
         f->grid = grid_times(grid_blocks(p->N / STREAM_BN), grid_ceil(b->e, p->rows, bm));
-        /* two codes a value */
+        /* two codes per 16-bit value */
         const TensorMap x = { .of = p->x, .dt = p->dt, .rows = p->M, .cols = p->K, .ld = p->K };
         build_line(b,
                    "static_assert(Fp8Stream<%d>::smem<Stored_F8_128, %lld>() == %d, \"as it is "
@@ -154,7 +154,7 @@ bool sm90_fp8_gemm(Build *b, const void *problem)
         f->smem = all > sums ? all : sums;
         f->min_blocks = 1;
         f->waits = true;
-        f->cluster = 1; /* a block each, none stays */
+        f->cluster = 1; /* one tile per block, not persistent */
         f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * splits), grid_ceil(e, p->rows, bm));
         if (splits > 1)
                 stored_parts(b, places * splits * bm * bn, &parts, &joined);

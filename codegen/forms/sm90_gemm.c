@@ -1,26 +1,24 @@
 /* sm90_gemm.c: GEMMs on sm_90a (kernels/gemm/gemm_sm90.cuh).
  *
- * Operands come through tensor maps.  Blocks are persistent: each takes tile after tile.  For a
- * prompt, the tensor map has the rows of the longest prompt, and the launch counts the rows that
- * exist.  A GEMM that fits in a single wave has one tile a block.  schedule.c chooses that tile,
- * since it knows what else is in the launch.
+ * Operands come through tensor maps; blocks are persistent.  A prompt's map has the rows of the
+ * longest prompt, and the launch counts those that exist.  A GEMM that fits in a single wave has
+ * one tile per block; schedule.c chooses that tile, since it knows what else is in the launch.
  *
- * With --tf32, float32 uses the tiles of persistent blocks.  The second operand must be contiguous
- * along K, so dx = dy W and dW = dy^T x read transposed copies of W and x, which a launch before
- * makes (sm90_gemm_transpose). */
+ * With --tf32, float32 uses the persistent tiles.  The second operand must be contiguous along K,
+ * so dx = dy W and dW = dy^T x read transposed copies of W and x, made by a launch before
+ * (sm90_gemm_transpose). */
 #include "forms.h"
 #include <string.h>
 
-/* TRANSPOSE_*: of kernels/common/transpose.cuh.
- * LEAST_US: shorter products have short tiles, if they fit, and may be joined with others
- * (schedule.c); those of prompts, whose rows a run counts, never are.  SHORT_M: fewer rows wait for
- * weights. */
+/* TRANSPOSE_*: as in kernels/common/transpose.cuh. LEAST_US: shorter GEMMs use single-wave tiles
+ * if they fit, and may be joined with others (schedule.c); not those of prompts, whose rows are
+ * counted at run time. SHORT_M: with fewer rows, blocks wait for weights. */
 enum {
         LEAST_K = 256,
         MOST_SPLITS = 16,
         LEAST_US = 15,
         ROW_SUMS_SMEM = 256,
-        SUMS_MS = 350, /* of compiling */
+        SUMS_MS = 350, /* ms of compile time */
         SLABS_MS = 350,
         SHORT_M = 65,
         TRANSPOSE_SIDE = 64,
@@ -36,15 +34,15 @@ static int64_t tiles_of(const Tile *t, const Gemm *p)
                (p->triangle ? high * (high + 1) / 2 : high * ((p->N + t->bn - 1) / t->bn));
 }
 
-/* tile_rounds of all of them. */
+/* tile_rounds for all parts and matrices. */
 static int64_t rounds_of(const Tile *t, const Gemm *p, int splits)
 {
         return p->triangle ? (tiles_of(t, p) + ANY_SMS - 1) / ANY_SMS
                            : tile_rounds(t->bm, t->bn, p->M, p->N, splits * batch_of(p));
 }
 
-/* A batch has persistent tiles; in rows of K a step must not reach the next matrix; a triangle is
- * of squares. */
+/* Batched GEMMs use persistent tiles.  Where K runs across rows, a step must not reach the next
+ * matrix.  A triangle needs square tiles. */
 static bool batch_takes(const Tile *t, const Gemm *p)
 {
         return !p->batch ||
@@ -52,13 +50,13 @@ static bool batch_takes(const Tile *t, const Gemm *p)
                 ((!p->ta && p->tb) || p->K % 64 == 0) && (!p->triangle || t->bm == t->bn));
 }
 
-/* Blocks of a split-K tile's product: of all parts of all tiles, whose rows come in pairs. */
+/* Blocks of a split-K tile's GEMM: all parts of all tiles, tile rows rounded up to pairs. */
 static int64_t split_k_blocks(const Tile *t, const Gemm *p)
 {
         return (p->M + 2 * t->bm - 1) / (2 * t->bm) * 2 * ((p->N + t->bn - 1) / t->bn) * t->parts;
 }
 
-/* In one wave of blocks, which is what it is for; of a prompt. */
+/* For prompts whose split-K blocks fit in one wave. */
 static bool split_k_fits(const Tile *t, const Gemm *p)
 {
         return !p->fixed && !p->ta && split_k_blocks(t, p) <= SM90A_SMS && p->K >= 128 * t->parts;
@@ -66,21 +64,21 @@ static bool split_k_fits(const Tile *t, const Gemm *p)
 
 static bool turns(const Gemm *p) { return p->dt == DT_F32 && !p->tb; }
 
-/* Of float32 a factor that lies across goes through registers, of which there are enough where a
- * warpgroup has 64 rows; short and split-K tiles are for 16 bits. */
+/* float32: an operand with K as rows goes through registers, enough of them only with 64 rows per
+ * warpgroup.  Single-wave and split-K tiles are for 16 bits. */
 static bool tile_takes(const Tile *t, const Gemm *p)
 {
         return p->dt != DT_F32 ||
                (t->ps_tf32 && (!p->ta || (t->schedule == COOPERATIVE && t->bm == 128)));
 }
 
-/* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
+/* Can TMA move boxes of it?  Rows must be 16-byte aligned. */
 static bool boxes_of(const Stored *s)
 {
         return s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0;
 }
 
-/* All that the epilogue stores; not three values of a pair in one panel. */
+/* Can TMA store all of the epilogue's results?  Not three values of a pair in one panel. */
 static bool boxed(const Gemm *p)
 {
         bool rows = p->fixed && p->n_stored;
@@ -89,19 +87,19 @@ static bool boxed(const Gemm *p)
         return rows && !(p->n_stored == 2 && p->stored[0].width + p->stored[1].width == 5);
 }
 
-/* And what it reads, where two consumers take turns at the panels. */
+/* And load its reads?  Ping-pong only. */
 static bool fetched(const Gemm *p, const Tile *t)
 {
         return boxed(p) && t->schedule == PINGPONG && boxes_of(&p->from);
 }
 
-/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  An
- * epilogue costs a warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a
- * third of that shows (of a weight gradient's whole sectors a fifth), the rest hides under the
- * other's products (LEAD); where they take turns all of it may hide, but tiles whose sums leave no
- * registers for reading ahead read slowly, the more so the more there is to read, unless that is
- * fetched.  Where all tiles run at once, multiprocessors that have none leave the others their
- * power.  Weight gradients, neither of whose operands has K contiguous, take longer (ta). */
+/* Microseconds on an H100, fitted to the GEMMs of GPT-2's and Llama-1B's training steps.  An
+ * epilogue costs a warpgroup 0.14 ns per byte.  Cooperative: a third of that shows (a fifth for a
+ * weight gradient's whole sectors); the rest overlaps with the other consumer (LEAD).  Ping-pong:
+ * all may overlap; but tiles without registers for reading ahead read slowly, in proportion to
+ * what they read, unless it is fetched by TMA.  If all tiles run at once, idle multiprocessors
+ * leave their power to the others.  Weight gradients, with K contiguous in neither operand, take
+ * longer (ta). */
 static double long_time(const Tile *t, const Gemm *p, int splits)
 {
         int64_t most = rounds_of(t, p, splits), tiles = tiles_of(t, p) * splits;
@@ -123,8 +121,8 @@ static double long_time(const Tile *t, const Gemm *p, int splits)
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
-/* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors'
- * power is no limit there, and of an epilogue that reads most shows. */
+/* The same for tf32, fitted to GPT-2's GEMMs of 8192 tokens, each by itself: power is no limit
+ * there, and most of a reading epilogue shows. */
 static double long_time_tf32(const Tile *t, const Gemm *p, int splits)
 {
         double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits),
@@ -141,7 +139,7 @@ static double long_time_tf32(const Tile *t, const Gemm *p, int splits)
         return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
 }
 
-/* The same of a split-K tile, whose parts send all but their own columns. */
+/* The same for a split-K tile, whose parts send all columns but their own. */
 static double split_k_time(const Tile *t, const Gemm *p)
 {
         double main = (double)p->K / t->parts * t->ps * 1e-6,
@@ -149,16 +147,16 @@ static double split_k_time(const Tile *t, const Gemm *p)
         return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->epilogue_bytes - 2);
 }
 
-/* A short tile of all M x N in one wave. */
+/* Do single-wave tiles cover M x N in one wave? */
 static bool short_fits(const Tile *t, const Gemm *p)
 {
         return t->schedule == SINGLE_WAVE && p->single_wave && p->M >= SHORT_M &&
                tiles_of(t, p) <= SM90A_SMS;
 }
 
-/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
- * more there are, the less L2 gives each.  The start is 1.9 where nothing is prefetched; 0.9
- * is a fit, not a measurement by itself (docs/notebook/training.md). */
+/* Microseconds of a launch before and after its tiles, and of one tile beside `n` others: the more
+ * there are, the less L2 bandwidth each has.  The start is 1.9 if nothing is prefetched; 0.9 is a
+ * fit, not a measurement (docs/notebook/training.md). */
 static const double SINGLE_WAVE_START = 0.9;
 static double single_wave_us(const Tile *t, const Gemm *p, int64_t blocks)
 {
@@ -172,7 +170,7 @@ bool single_wave_same(const SingleWave *a, const SingleWave *b)
                a->p.single_wave == b->p.single_wave && a->p.epilogue_bytes == b->p.epilogue_bytes;
 }
 
-/* Tiles for s[k] and those behind it, beside `blocks` others. */
+/* Tries tiles for s[k] and those behind it, beside `blocks` other blocks. */
 static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks,
                              const Tile **t, double *least, const Tile **best)
 {
@@ -212,7 +210,7 @@ Form single_wave_form(const Tile *t, const SingleWave *s)
                         .grid = grid_blocks(tiles_of(t, &s->p)) };
 }
 
-/* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
+/* A prompt's weights come from memory, which a portable tile's blocks wait for longer. */
 double tile_time_epilogue(const Tile *t, const Gemm *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits * batch_of(p));
@@ -253,7 +251,7 @@ const Tile *sm90_tile_pick(const Gemm *p, const Tile *other, int other_splits, i
         bool single_wave = us < LEAST_US && p->fixed && !p->batch;
         int n = single_wave && other_splits > 1 ? 0 : sm90_tile_list(p, other_splits > 1, c);
         *splits = 1;
-        if (p->one_order) { /* a tile of its own in any case: the portable one sums otherwise */
+        if (p->one_order) { /* always a tile of sm_90a: the portable one sums in another order */
                 us = 1e30;
                 for (int i = 0; i < n; i++)
                         if (c[i].us < us && c[i].t->parts == 1 && c[i].splits == 1 &&
@@ -352,9 +350,9 @@ static const char *box_map(Build *b, const Gemm *p, const Stored *s, int columns
         return arena_fmt(b->e->tmp, ", a.%s", arg_map(b->e, &b->args, &m, name));
 }
 
-/* The epilogue, which leaves its results to the copy engine if it can, and its reads.  A box is 16
- * rows by what a row of a warp's panel has of that store: PairEpilogue in
- * kernels/gemm/epilogue_pair_sm90.cuh. */
+/* The epilogue, wrapped so that TMA stores its results and loads its reads where possible.  A box
+ * is 16 rows by one panel row's share of that store (PairEpilogue in
+ * kernels/gemm/epilogue_pair_sm90.cuh). */
 static const char *epilogue_text(Build *b, const Gemm *p, const Tile *t)
 {
         int bytes = 0;
@@ -387,7 +385,7 @@ bool sm90_gemm(Build *b, const void *problem)
         const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false",
                                      p->tb || p->slabs ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->schedule == COOPERATIVE;
-        /* 16-bit ones gain nothing */
+        /* pairs of cooperative 16-bit tiles gain nothing */
         bool pairs = p->fixed && even && !p->triangle &&
                      (t->schedule == PINGPONG || (shared && p->dt == DT_F32));
         /* S128x128t becomes S128x128p */

@@ -1,16 +1,15 @@
-/* sm90_gemm_norm.c: on sm_90a, a GEMM and the norm of its result are one launch
+/* sm90_gemm_norm.c: on sm_90a a GEMM and the norm of its result are one launch
  * (kernels/gemm/gemm_norm.cuh).
  *
  * Other architectures run two kernels.  On sm_90a the GEMM's kernel also has the norm's arguments
- * and body, and the tiles of the same rows form a cluster.  The norm's own kernel is skipped
- * there. */
+ * and body, tiles of the same rows form a cluster, and the norm's own kernel is skipped. */
 #include "forms.h"
 #include <string.h>
 
-/* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor,
- * and what a block takes beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in
- * clusters of 4 some share a multiprocessor while others are idle, so of more than SPREAD blocks
- * products must be short.  (docs/notebook/training.md) */
+/* Cluster size limit of every GPU of the kind; shared memory of a multiprocessor, and what a block
+ * takes beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in clusters of 4 some
+ * share a multiprocessor while others are idle.  So with more than SPREAD blocks only short GEMMs
+ * qualify (docs/notebook/training.md). */
 enum {
         MOST_CLUSTER = 8,
         SM_SMEM = 227 << 10,
@@ -19,8 +18,8 @@ enum {
         SINGLE_WAVE_PS = 1000000
 };
 
-/* Found once for a program: by number of a kernel, where it stands, and the norms that read what it
- * makes, in order. */
+/* Per program, by kernel number: position, and the norms that read the kernel's result, in
+ * order. */
 typedef struct Norm {
         const Group *norm;
         struct Norm *next;
@@ -30,7 +29,7 @@ struct Norms {
         Norm **of;
 };
 
-/* A norm of rows of N whose input lies as this product's epilogue stores it, as `of`. */
+/* Is it a norm of rows of N whose input is `of`, as this GEMM's epilogue stores it? */
 static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
 {
         Graph *g = e->g;
@@ -47,7 +46,7 @@ static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int
                dim_eq(type_elems(&n->type), type_elems(&NODE(g, *of)->type));
 }
 
-/* Every member of an epilogue has all of its columns, one by one. */
+/* Does every member of the epilogue compute all of its columns, one by one? */
 static bool is_plain(const Graph *g, const Functor *epilogue)
 {
         for (int i = 0; i < epilogue->n_nodes; i++) {
@@ -58,7 +57,7 @@ static bool is_plain(const Graph *g, const Functor *epilogue)
         return true;
 }
 
-/* What the epilogue hands back in v is the last thing that happens to v. */
+/* Is the value that the epilogue hands back the last one assigned to v? */
 static bool hands_back(const Emit *e, const Group *product, Ref of)
 {
         const Functor *f = &product->epilogue[0];
@@ -68,7 +67,7 @@ static bool hands_back(const Emit *e, const Group *product, Ref of)
         return found && is_plain(e->g, f) && (of == product->anchor || !e->stored[product->anchor]);
 }
 
-/* What the norm's epilogue reads beside the norm is there before the product runs. */
+/* Do the norm epilogue's other inputs exist before the GEMM runs? */
 static bool reads_ready(const Emit *e, const Group *norm, const Group *product)
 {
         const Graph *g = e->g;
@@ -117,7 +116,7 @@ const Group *gemm_norm_find(Emit *e, const Group *product, int64_t N, Ref *of)
         return NULL;
 }
 
-/* A cluster of `across` blocks does `task`, C text up to KIND; then operands. */
+/* Prints a cluster of `across` blocks that runs `task` (C text up to KIND), then operands. */
 static void put_norm(Build *b, const Group *norm, int64_t across, const char *task,
                      const char *operands)
 {
@@ -133,7 +132,7 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
         e->done_sm90[norm->anchor] = true;
 }
 
-/* Of blocks of bm rows behind the product's own. */
+/* Shared memory for sums, with blocks of bm rows, behind the GEMM's own. */
 static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int bm)
 {
         return across * bm * (norm_kind(NODE(e->g, norm->anchor)->op) == NORM_LAYER ? 8 : 4) + 16;

@@ -1,13 +1,13 @@
 /* sm90_gemm_rows.c: linears of a decode step over a paged cache on sm_90a
  * (kernels/gemm/gemm_rows_sm90.cuh).
  *
- * Every number of sequences takes this form, one sequence too, so a row has the same bits alone and
- * in company.  Under --fast one sequence is a GEMV, which reads weights faster.  The number of rows
- * is an argument, so that programs for different numbers share kernels. */
+ * Every number of sequences takes this form, even one, so that a row's bits do not depend on its
+ * company.  (Under --fast a single sequence uses a GEMV, which reads weights faster.)  The number
+ * of rows is an argument, so that programs for different numbers share kernels. */
 #include "forms.h"
 #include "gemm_rows_shape.h"
 
-enum { BLOCK_SMEM = 225000 }; /* a multiprocessor's */
+enum { BLOCK_SMEM = 225000 }; /* shared memory of a multiprocessor */
 
 static bool matrix_of(Emit *e, Ref r, DType dt, Slot *s, int64_t *ld)
 {
@@ -56,7 +56,7 @@ bool sm90_gemm_rows(Build *b, const void *problem)
         f->waits = true;
         b->alone = true;
         build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
-        /* the portable form may have none, or other shared memory */
+        /* the portable form may have no shared memory, or another amount */
         build_line(b, "{");
         build_line(b, "        TGC_SMEM(smem);");
         build_line(b,

@@ -1,7 +1,6 @@
-/* sm90_gemv_stored.c: linears of a few rows with weights in blocks on sm_90a
- * (kernels/gemv/gemv_stored_sm90.cuh).
- *
- * Every number of rows takes this form, so a row has the same bits alone and in company. */
+/* sm90_gemv_stored.c: linears of few rows with block-quantised weights on sm_90a
+ * (kernels/gemv/gemv_stored_sm90.cuh).  Every number of rows takes this form, so that a row's bits
+ * do not depend on its company. */
 #include "forms.h"
 #include "gemv_shape.h"
 #include <string.h>
@@ -21,7 +20,7 @@ bool sm90_gemv_stored(Build *b, const void *problem)
         f->threads = (s.warps + 1) * 32;
         f->smem = s.smem;
         f->min_blocks = 2; /* of two launches */
-        f->cluster = 1;    /* all blocks run, also where launches join or a GPU is smaller */
+        f->cluster = 1;    /* all blocks run, also where launches are joined or a GPU is smaller */
         f->grid = grid_blocks(s.blocks);
         f->waits = true;
         b->joins = true;

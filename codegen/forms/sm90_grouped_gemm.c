@@ -4,11 +4,11 @@
  * partial tile.  So each block finds its tiles at run time. */
 #include "forms.h"
 
-/* LEAST_US: shorter ones stay as they are. */
+/* LEAST_US: shorter GEMMs use the portable form. */
 enum { LEAST_US = 15 };
 
-/* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  Experts' slots fill all but
- * half a tile each. */
+/* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  An expert's slots leave half
+ * a tile empty on average. */
 static double expert_time(const Tile *t, const GroupedGemm *x)
 {
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
@@ -21,7 +21,7 @@ static double expert_time(const Tile *t, const GroupedGemm *x)
                                    (x->grad ? 0.2 : 0.38) * epilogue);
 }
 
-/* The same of the portable form, which gathers as well. */
+/* The same for the portable form, which gathers as well. */
 static double portable_time(const Tile *t, const GroupedGemm *x)
 {
         Gemm p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2,
@@ -32,8 +32,7 @@ static double portable_time(const Tile *t, const GroupedGemm *x)
         return 1.2 * tile_time_epilogue(t, &p, 1);
 }
 
-/* Of those that two warpgroups share, and that are wide: where they take turns an epilogue has too
- * few registers. */
+/* Cooperative, wide tiles only: in ping-pong an epilogue has too few registers. */
 static const Tile *expert_tile(const GroupedGemm *x, const Tile *other)
 {
         const Tile *best = NULL, *t = NULL;
@@ -47,7 +46,7 @@ static const Tile *expert_tile(const GroupedGemm *x, const Tile *other)
         return best;
 }
 
-/* The argument that is the map of r as rows of `cols`; it has such rows. */
+/* The argument that is the tensor map of r as rows of `cols`. */
 static const char *map_of(Build *b, Ref r, int64_t cols, const char *name)
 {
         Emit *e = b->e;

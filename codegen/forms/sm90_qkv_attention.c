@@ -1,19 +1,19 @@
 /* sm90_qkv_attention.c: on sm_90a, single-token decode fuses the QKV projection and attention into
  * one cluster launch (kernels/attention/qkv_attention_sm90.cuh).
  *
- * Other architectures run two kernels.  So does a paged cache, where the bits of a sequence must
- * not depend on which others run beside it.  On sm_90a the projection's kernel also has attention's
+ * Other architectures run two kernels.  So does a paged cache, where a sequence's bits must not
+ * depend on which others run beside it.  On sm_90a the projection's kernel also has attention's
  * arguments and body, and attention's own kernel is skipped. */
 #include "../ops/ops.h"
 #include "gemv_shape.h"
 #include <string.h>
 
-/* Blocks of a cluster: as many as every GPU of the kind forms.  A block reads a part of the cache
- * that hides under what it waits for: beyond MOST_KEYS the two launches use more of the GPU. */
+/* CLUSTER: the most that every GPU of the kind supports.  A block's part of the cache loads while
+ * it waits; beyond MOST_KEYS two launches use more of the GPU. */
 enum { CLUSTER = 8, MOST_KEYS = 2048, MOST_W = 64 << 10, MOST_WARPS = 16, MOST_STAGE = 16 << 10 };
 
-/* The column of the product at which r's begin, for one token; -1: r is not made of its columns in
- * order. */
+/* The column of the projection where r's columns begin, for one token; -1: r is not a run of its
+ * columns in order. */
 static int64_t column_of(const Graph *g, Ref r, Ref product)
 {
         const Node *n = &g->node[r];
@@ -49,8 +49,7 @@ static bool one_token(const Emit *e, const Type *q)
         return e->g->sizes.v[SYM_T] && dim_eq(type_elems(q), dim_mul(q->dim[2], q->dim[3]));
 }
 
-/* What the products of a program ask for, found once: groups whose anchor is attention of a cache,
- * and who reads each storage. */
+/* Per program: groups whose anchor is attention over a cache, and the readers of each storage. */
 typedef struct Attentions {
         const Group **group;
         int n;
@@ -80,7 +79,7 @@ static const Attentions *attentions(Emit *e)
         return s;
 }
 
-/* The attention of the cache whose q, k and v the product's kernel makes, and their columns. */
+/* The attention whose q, k and v this projection makes, and their columns. */
 static const Group *attention_of(Emit *e, int product_group, Ref product, int64_t column[3])
 {
         Graph *g = e->g;
@@ -100,8 +99,8 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         return NULL;
 }
 
-/* Beside q, k and v the attention and its epilogue read nothing that another kernel makes: it might
- * not have run yet. */
+/* Do attention and its epilogue read nothing, beside q, k and v, that another kernel makes?  (It
+ * might not have run yet.) */
 static bool reads_no_more(const Graph *g, const Group *att)
 {
         for (int i = 0; i < att->n_nodes; i++) {
@@ -116,7 +115,7 @@ static bool reads_no_more(const Graph *g, const Group *att)
         return true;
 }
 
-/* The storage of r, whose heads of D lie side by side in it, and its elements; 0: they do not. */
+/* The storage of r if its heads of D are contiguous there, and its elements; else 0. */
 static Ref side_by_side(Emit *e, Ref r, int64_t D, int64_t *elems)
 {
         Access a;
@@ -126,7 +125,7 @@ static Ref side_by_side(Emit *e, Ref r, int64_t D, int64_t *elems)
         return a.base;
 }
 
-/* Of the storage of q the kernel fills q's part: nobody else may read it, if there is more. */
+/* Is q's storage read by others?  The kernel fills only q's part of it. */
 static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
 {
         const Graph *g = e->g;
@@ -144,8 +143,8 @@ static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
         return false;
 }
 
-/* QkvAttentionTile's arguments, of a product (N,K) for heads kv heads with `group` queries each;
- * smem: bytes. */
+/* Template arguments of QkvAttentionTile for a projection (N,K) to `heads` kv heads with `group`
+ * queries each; smem: bytes. */
 typedef struct QkvAttentionTile {
         int warps, rows, split, queries, smem;
 } QkvAttentionTile;

@@ -1,13 +1,13 @@
-/* sm90_stored_stream.c: GEMMs of many rows with weights in blocks on sm_90a, in blocks that stay
+/* sm90_stored_stream.c: GEMMs of many rows with block-quantised weights on sm_90a, persistent
  * (kernels/gemm/gemm_stored_persistent_sm90.cuh).
  *
- * Weights are decoded on the way to the tensor cores.  Everywhere else a launch before decodes them
- * into memory (STORED_MANY). */
+ * Weights are decoded on the way to the tensor cores.  Other architectures decode them into memory
+ * in a launch before (STORED_MANY). */
 #include "forms.h"
 #include <math.h>
 
-/* LEAST: rows for which tiles are full.  PS: 256 of K of a tile of int4:128; NS: of a launch, all
- * measured on an H100. */
+/* LEAST: rows from which tiles are full.  PS: picoseconds per 256 of K of a tile of int4:128; NS:
+ * nanoseconds per launch; measured on an H100. */
 enum {
         LEAST = 129,
         ROWS = 256,
@@ -34,9 +34,9 @@ bool sm90_stored_stream_takes(const StoredGemm *p)
                storage_bytes(p->blocks, p->N * p->K) <= INT32_MAX && smem_of(p, 2) <= SM90A_SMEM;
 }
 
-/* Of types other than int4: Q4_K 1.07, NF4, E4M3 and Q6_K 1.17, Q8_0 1.2.  The tiles that this is
- * compared with have factors of their own, of which these are about half.  splits: of K, for so few
- * tiles that multiprocessors would have none. */
+/* Relative cost of other types: Q4_K 1.07, NF4, E4M3 and Q6_K 1.17, Q8_0 1.2, about half of the
+ * factors of the tiles that this competes with.  splits: of K, if tiles are too few for the
+ * multiprocessors. */
 static double us_of(const StoredGemm *p, int *splits)
 {
         const int64_t places = (p->M + ROWS - 1) / ROWS * (p->N / COLUMNS), slices = p->K / SLICE;

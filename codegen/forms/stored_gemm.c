@@ -1,18 +1,18 @@
-/* stored_gemm.c: GEMMs with weights in blocks, for more than a few rows of x
+/* stored_gemm.c: GEMMs with block-quantised weights, for more than a few rows of x
  * (kernels/gemm/gemm_stored.cuh, on sm_90a gemm_stored_sm90.cuh).
  *
- * A cost model chooses the tile and the number of splits of K.  A GEMM is bound either by reading
- * the weights' bytes or by decoding and the tensor cores. */
+ * A cost model chooses the tile and the number of splits of K.  A GEMM is bound by reading
+ * weights, by decoding, or by the tensor cores. */
 #include "forms.h"
 #include <math.h>
 #include <string.h>
 
 enum { SLICE = 256, MOST_SPLITS = 16, LEAST_SLICES = 2 };
 
-/* The codes of a type come in few instructions (kernels/common/stored_codes.cuh); of others not. */
+/* Storage types whose codes decode in few instructions (kernels/common/stored_codes.cuh). */
 static const struct {
         const char *decode;
-        double slower; /* than four bits with one scale */
+        double slower; /* relative to four bits with one scale */
 } codes[] = { { "q4_0", 1 },    { "q4_1", 1 },    { "q5_0", 1.2 },   { "q5_1", 1.2 },
               { "q8_0", 1 },    { "q2_k", 1.3 },  { "q3_k", 1.5 },   { "q4_k", 1 },
               { "q5_k", 1.2 },  { "q6_k", 1.25 }, { "iq4_nl", 1.3 }, { "iq4_xs", 1.3 },
@@ -63,7 +63,7 @@ static int smem_of(const StoredTile *t, const StoredGemm *p, int stages)
         return all > sums ? all : sums;
 }
 
-/* As many as leave room for the tile's other blocks; 0: too few. */
+/* Stages that leave room for the tile's other blocks on a multiprocessor; 0: too few. */
 static int stages_of(const StoredTile *t, const StoredGemm *p)
 {
         const int sm = t->arch == ARCH_ANY ? ANY_SMEM : SM90A_SM_SMEM / t->blocks - 1024,
@@ -81,7 +81,7 @@ static int64_t places_of(const StoredTile *t, const StoredGemm *p)
         return (p->M + t->bm - 1) / t->bm * ((p->N + bn - 1) / bn);
 }
 
-/* Microseconds on an H200. */
+/* Cost model, in microseconds on an H200. */
 static double time_of(const StoredTile *t, const StoredGemm *p, int stages, int splits)
 {
         const int64_t blocks = places_of(t, p) * splits, slices = (p->K + SLICE - 1) / SLICE,
@@ -90,8 +90,9 @@ static double time_of(const StoredTile *t, const StoredGemm *p, int stages, int 
                             stored_gemm_slower(p->blocks),
                      bytes = (double)storage_bytes(p->blocks, p->N * p->K) +
                              (double)places_of(t, p) * t->bm * (double)p->K * 2 / 3;
-        const double alone = rounds < t->blocks ? 1.3 : 1, /* waits that another block would fill */
-                few = 1 + 0.09 * (t->stages - stages);     /* fitted: a slice waits for its bytes */
+        const double alone = rounds < t->blocks ? 1.3 : 1, /* latency that another block would
+                                                            * hide */
+                few = 1 + 0.09 * (t->stages - stages);     /* fitted: fewer stages wait for loads */
         const double least = bytes / 3.9e6, work = (double)rounds * each * alone * few;
         double us = 2.5 + (work > least ? work : least);
         if (splits > 1)
@@ -128,7 +129,7 @@ bool stored_gemm_takes(Storage s, DType dt)
 StoredPick stored_gemm_pick(const StoredGemm *p)
 {
         static const StoredPick none;
-        /* of codes sm_90a's form takes all, and the others take what is one launch, too */
+        /* with codes sm_90a's form serves every M, so the others do as well, in one launch */
         return p->M >= STORED_MANY && !p->codes ? none : pick(p, ARCH_ANY);
 }
 
@@ -160,7 +161,7 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
         f->smem = k->smem;
         f->min_blocks = t->blocks;
         f->waits = true;
-        f->cluster = t->arch != ARCH_ANY; /* a block each, none stays */
+        f->cluster = t->arch != ARCH_ANY; /* one tile per block, not persistent */
         f->include = t->math == MATH_MMA ? "gemm_stored" : "gemm_stored_sm90";
         f->grid = grid_times(grid_blocks((p->N + bn - 1) / bn * k->splits),
                              grid_ceil(e, p->rows, t->bm));

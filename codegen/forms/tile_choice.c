@@ -1,31 +1,29 @@
-/* tile_choice.c: chooses a GEMM's tile: a measured one (`tgc tune`), else the cost model's.
+/* tile_choice.c: chooses a GEMM's tile: as measured by `tgc tune`, else by the cost model.
  *
- * GEMMs with the same key share a choice.  A key holds everything that decides a tile's speed, and
+ * GEMMs with the same key share a choice.  A key has everything that decides a tile's speed, and
  * nothing that differs between layers.
  *
- *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue
- *                                                      for an element of y
- *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by
- *                                                      the way
+ *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias); the epilogue moves 4
+ *                                                      bytes per element of y
+ *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, with sums of dy's columns
  *
- * The parts of a key: M x N x K, with <= before an M that is only an upper bound; n or t for each
- * operand, plain or transposed; the epilogue's ops and the bytes that it moves; then, if they
- * apply, batch=N, align=BYTES and sums.  Choices are a text, one a line:
+ * Parts of a key: M x N x K, with <= before an M that is only an upper bound; n or t per operand,
+ * plain or transposed; the epilogue's ops and the bytes it moves; then, if they apply, batch=N,
+ * align=BYTES and sums.  Choices are a text, one per line:
  *
  *      tgc-choices 1
  *      gpu NVIDIA H100 80GB HBM3, sm_90a               where they were measured, for people
- *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and into how many
- *                                                                      parts K is cut
+ *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and splits of K
  *
- * A tile of gemm_tiles.def serves every architecture.  A tile of sm90_gemm_tiles.def is the
- * kernel's form for sm_90a. */
+ * A tile of gemm_tiles.def serves every architecture; one of sm90_gemm_tiles.def is the kernel's
+ * form for sm_90a. */
 #include "forms.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the text ------------------------------------------------------------- */
 
-/* The first mistake is the one that is said. */
+/* Keeps the first mistake, which is the one reported. */
 static void mistake(Choices *c, Loc loc, const char *what)
 {
         if (!c->wrong)
@@ -164,7 +162,7 @@ static bool same(const Candidate *a, const char *name, int splits)
         return a->splits == splits && !strcmp(a->t->name, name);
 }
 
-/* All ways to do it that the plan can hold, the fastest by estimate first. */
+/* All ways that the plan can hold, fastest estimate first. */
 static int ways(const Gemm *p, const Ways *w, int model_splits, Candidate *c)
 {
         int n = tile_list(p->dt, p->M, p->N, p->K, w->batch, w->cut, c);
@@ -177,8 +175,8 @@ static int ways(const Gemm *p, const Ways *w, int model_splits, Candidate *c)
         return n;
 }
 
-/* The list for `tgc tune`, best first: of every tile that promises something the best number of
- * parts, then of every tile the second best. */
+/* The list for `tgc tune`, best first: each promising tile with its best number of splits, then
+ * each with its second best. */
 static const char *promising(Emit *e, const Candidate *c, int n)
 {
         Text t = { 0 };
@@ -234,7 +232,7 @@ Pick product_pick(Emit *e, const Gemm *asked, const Ways *w)
                                           key, x->tile, x->splits, promising(e, c, n)));
                         continue;
                 }
-                /* a portable tile that was chosen serves everywhere */
+                /* a measured portable tile serves every architecture */
                 k.forced = true;
                 k.tile[ARCH_SM90A] = NULL, k.splits[ARCH_SM90A] = 1;
                 k.tile[c[i].t->arch] = c[i].t, k.splits[c[i].t->arch] = c[i].splits;
@@ -258,7 +256,7 @@ void product_end(Emit *e, const Pick *k)
 
 /* ---- for `tgc tune` --------------------------------------------------------- */
 
-/* Where launches were joined, their time says nothing about one product. */
+/* In joined launches a time says nothing about one GEMM. */
 void products_run(Emit *e, const char *program, Text *out)
 {
         Module *m = e->m;

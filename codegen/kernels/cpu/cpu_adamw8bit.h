@@ -1,9 +1,8 @@
-/* cpu_adamw8bit.h: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes'
- * AdamW8bit).
+/* cpu_adamw8bit.h: AdamW with 8-bit states (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
  *
- * Of each 256 neighbouring elements, m and v are stored as bytes: entries of dynamic_map.h, times
- * the largest of the 256 (absmax).  Small parameters (fewer than 4096 elements) keep float32:
- * `small` lists their blocks of 256, in order.  A stored m keeps the sign of the exact m. */
+ * States m and v of a block of 256 neighbouring elements are bytes, entries of dynamic_map.h,
+ * times the block's largest magnitude (absmax).  Small parameters (fewer than 4096 elements) keep
+ * float32: `small` lists their blocks, in order.  A stored m keeps the sign of the exact m. */
 #ifndef TGC_CPU_ADAMW8BIT_H
 #define TGC_CPU_ADAMW8BIT_H
 
@@ -12,7 +11,7 @@
 
 static const float dynamic_map[2][256] = { { DYNAMIC_SIGNED }, { DYNAMIC_UNSIGNED } };
 
-/* Blocks begin .. end - 1 of the parameters have float32 states, from block `at` of those. */
+/* Blocks begin .. end - 1 of the parameters have float32 states, from block `at` of those on. */
 typedef struct SmallState {
         int begin, end, at;
 } SmallState;
@@ -20,10 +19,10 @@ typedef struct SmallState {
 typedef struct States8 {
         uint8_t *m8, *v8;     /* n, a multiple of 256 */
         float *m_max, *v_max; /* n / 256 */
-        float *m, *v;         /* of the small */
+        float *m, *v;         /* of the small parameters */
 } States8;
 
-/* The entry of the sorted map that is nearest to x, the lower one on a tie. */
+/* The entry of the sorted map nearest to x; a tie takes the lower one. */
 TGC_INLINE int nearest_entry(const float *map, float x)
 {
         int lo = 0, hi = 255;
@@ -61,7 +60,7 @@ TGC_INLINE int small_block(const SmallState *small, int n_small, int block)
         return -1;
 }
 
-/* cpu_update.h's update_task, with these states. */
+/* cpu_update.h's update_task with these states. */
 TGC_INLINE void adamw8bit_task(const Rt *rt, UpdateParams to, States8 s, const SmallState *small,
                                int n_small, const float *grad, long n, long n_decay,
                                const float *norm, long tile)

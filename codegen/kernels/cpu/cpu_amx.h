@@ -1,11 +1,11 @@
-/* cpu_amx.h: Intel's tiles, where the processor and the system have them (TGC_AMX).
+/* cpu_amx.h: Intel AMX, if processor and system have it (TGC_AMX).
  *
- * Eight registers of up to 16 rows of 64 bytes, whose shapes a configuration says.  A dot product
- * adds to C (rows x 16 words) the products of A's rows with B, whose row r has, for each of 16
- * columns, four bytes or two bf16 that follow each other in k.  A thread configures the tiles and
- * releases them after a step, so that the system need not save them.
+ * Eight tile registers of up to 16 rows of 64 bytes; a configuration sets their shapes.  A tile
+ * dot product adds A B to C (rows x 16 words): row r of B holds, for each of 16 columns, four
+ * bytes or two bf16 that are neighbours in k.  A thread configures the tiles and releases them
+ * after a step, so that the system need not save them.
  *
- * TGC_AMX_PLAYED, for tests: amx_played.h plays them. */
+ * TGC_AMX_PLAYED (tests): amx_played.h emulates them. */
 #ifndef TGC_CPU_AMX_H
 #define TGC_CPU_AMX_H
 
@@ -13,7 +13,7 @@
 
 typedef struct AmxConfig {
         uint8_t palette, start, none[14];
-        uint16_t bytes[16]; /* of a row */
+        uint16_t bytes[16]; /* per row */
         uint8_t rows[16];
 } AmxConfig;
 
@@ -30,7 +30,7 @@ TGC_INLINE AmxConfig amx_shapes(int rows, int a, int b)
 }
 
 #ifdef TGC_AMX_PLAYED
-#include "amx_played.h" /* the test's */
+#include "amx_played.h" /* the tests' */
 #else
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ TGC_INLINE void amx_configure(AmxConfig c)
         _tile_loadconfig(p);
 }
 
-/* Every unit has it, and the linker takes one. */
+/* Every unit defines it; the linker keeps one. */
 __attribute__((weak, noinline)) int tgc_amx_asked(void)
 {
         enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };

@@ -1,6 +1,6 @@
-/* cpu_amx_bf16.h: cpu_bf16_gemm.h's step by tiles.  Sums stay in tiles over a whole step of k.  A
- * comes as blocks of 16 rows by 32 values of k (rows of a long A lie in one set of a cache).
- * (The instruction treats denormal numbers as 0.) */
+/* cpu_amx_bf16.h: cpu_bf16_gemm.h's step by AMX.  Sums stay in tiles over a whole step of k.  A is
+ * packed in blocks of 16 rows by 32 values of k (rows of a long A would share cache sets).  (The
+ * instruction treats denormals as 0.) */
 #ifndef TGC_CPU_AMX_BF16_H
 #define TGC_CPU_AMX_BF16_H
 
@@ -8,7 +8,7 @@ typedef struct PairBlock {
         bf16 a[16][BG_K];
 } PairBlock;
 
-/* Columns of a panel; two: of 32 rows, else of 16 or, as the tiles are configured, fewer. */
+/* Columns of a panel; two: of 32 rows, else of 16 or fewer, as the tiles are configured. */
 TGC_INLINE void amx_pairs_micro(int two, int steps, const PairBlock *a, long lda,
                                 const PairPanel *w, float *c, long ldc, int add)
 {

@@ -1,10 +1,10 @@
-/* cpu_amx_int8.h: cpu_stored_gemm.h's block by tiles.  A chunk of 32 values of k has scales of its
- * own, so each dot product gives integers, which are added to float32 sums: 16 rows by 16 columns
- * in 16 registers.  Tiles work on the next chunk meanwhile.  Bits are quant_block's. */
+/* cpu_amx_int8.h: cpu_stored_gemm.h's block by AMX.  Every 32 values of k have their own scales,
+ * so each tile dot product yields integers, which are added to float32 sums: 16 rows by 16 columns
+ * in 16 registers, while the tiles work on the next 32.  Bitwise equal to quant_block. */
 #ifndef TGC_CPU_AMX_INT8_H
 #define TGC_CPU_AMX_INT8_H
 
-/* sum += d scale s, of 16 rows; and m times the sums of x. */
+/* sum += d scale s, for 16 rows; plus m times the sums of x. */
 TGC_INLINE void amx_take(const int32_t (*s)[16], const float *scale, const float *d, __m512 *y)
 {
         const __m512 by = _mm512_loadu_ps(d);
@@ -67,7 +67,7 @@ TGC_INLINE void amx_micro(int two, int mins, int rows, const QuantBlock *x, cons
         }
 }
 
-/* As quant_block; the panels' bytes are signed. */
+/* As quant_block; but the panels' bytes are signed. */
 TGC_NOINLINE TGC_QUANT_O3 void amx_block(int two, int mins, int m, int n, int chunks,
                                          const QuantBlock *x, long ldx, const QuantPanel *w,
                                          float *c, long ldc, int add)

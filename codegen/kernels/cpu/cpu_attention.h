@@ -1,21 +1,18 @@
-/* cpu_attention.h: softmax(scale q k' + ...) v, forward and backward; scores never
- * stand in memory.
+/* cpu_attention.h: softmax(scale q k^T + ...) v, forward and backward; scores are never stored.
  *
- * Query t of sequence b is at p = pos[b] + t; there are S = pos[b] + T keys, key s
- * at s; pos is rt->pos where `cached`, else 0.  Key s is allowed iff (causal: s <= p) and
- * (window > 0: s > p - window) and (mask: mask != 0) and (documents: begin <= s < end of the
- * query's).  In this order: score = scale * q.k; softcap c > 0: c * tanh(score / c); slopes:
- * + slope[h] * (s - p).  A row with nothing allowed gives 0 and lse = -inf.  Dropout zeroes
- * probabilities after the softmax; element index ((b*H + h)*T + t)*S + s.  Query head h reads
- * key head h / (H/K).
+ * Query t of sequence b is at p = pos[b] + t; there are S = pos[b] + T keys; pos is rt->pos where
+ * `cached`, else 0.  Key s is allowed iff (causal: s <= p) and (window > 0: s > p - window) and
+ * (mask: mask != 0) and (documents: begin <= s < end of the query's).  Score, in this order: scale
+ * * q.k; softcap c > 0: c * tanh(score / c); slopes: + slope[h] * (s - p).  A row with no allowed
+ * key gives 0 and lse = -inf.  Dropout zeroes probabilities after the softmax; element index ((b*H
+ * + h)*T + t)*S + s.  Query head h reads key head h / (H/K).
  *
- * A tile is (b, key head, up to ATTENTION_ROWS rows): the rows are the G = H/K query heads
- * of that key head times some queries, row r = query r / G, head r % G, so that all of them
- * share the loads of k and v.  Of a decoding step with few key heads a tile is a part of the G
- * heads (att_parts), for more threads.  Online softmax over blocks of ATTENTION_KB keys, in order:
- * same bits whatever the threads.  Few rows (decoding) use the products of
- * cpu_gemv.h, which read k and v where they lie; else blocks are packed for the
- * register kernel of cpu_gemm.h. */
+ * A tile is (b, key head, up to ATTENTION_ROWS rows).  Its rows are the G = H/K query heads of the
+ * key head times some queries, row r = query r / G, head r % G, so that they share the loads of k
+ * and v.  In decoding with few key heads a tile has a part of the G heads (att_parts), for more
+ * threads.  Online softmax over blocks of ATTENTION_KB keys, in order: the same bits for any
+ * number of threads.  Few rows (decoding) use cpu_gemv.h's dot products, which read k and v in
+ * place; else blocks are packed for cpu_gemm.h's register kernel. */
 #ifndef TGC_CPU_ATTENTION_H
 #define TGC_CPU_ATTENTION_H
 
@@ -23,8 +20,8 @@
 #include "cpu_limits.h"
 #include "cpu_rows.h"
 
-/* A (b, t, h, d) tensor: strides in elements, d contiguous.  For k and v t runs over S, h over
- * K. */
+/* A (b, t, h, d) tensor: strides in elements, d contiguous.  For k and v, t is the key (S) and h
+ * the key head (K). */
 typedef struct Heads {
         const void *p;
         int ty;
@@ -41,7 +38,7 @@ typedef struct Attention {
         const float *slopes;         /* ALiBi, (H), or NULL */
         const float *mask;           /* 0: not allowed; or NULL */
         long mask_b, mask_h, mask_t; /* its strides; along s: 1 */
-        /* (B,T,2): where a token's begins and ends (not if cached), or NULL */
+        /* (B,T,2): begin and end of a token's document (not if cached), or NULL */
         const int *documents;
         float drop; /* probability, 0: none */
         unsigned drop_id;
@@ -49,10 +46,10 @@ typedef struct Attention {
 } Attention;
 
 enum {
-        ATTENTION_ROWS = 64,              /* of a tile, unless G is larger */
+        ATTENTION_ROWS = 64,              /* per tile, unless G is larger */
         ATTENTION_ROWS_MAX = LIMIT_GROUP, /* largest G = H/K */
-        ATTENTION_FEW = 8,                /* rows up to which nothing is packed */
-        ATTENTION_D_SMALL = 16,           /* D up to which sums along d cost more than packing k */
+        ATTENTION_FEW = 8,                /* up to so many rows nothing is packed */
+        ATTENTION_D_SMALL = 16,           /* up to this D, sums along d cost more than packing k */
         ATTENTION_KB = 128,
         ATTENTION_D_MAX = LIMIT_HEAD /* of D and DV */
 };
@@ -63,10 +60,10 @@ _Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
                        TGC_SCRATCH,
                "scratch");
 
-/* One tile: which rows, and which keys any of them may see.  Of a ragged call the queries of
- * sequence b are rows start .. start + T - 1. */
+/* One tile: its rows, and the keys that any of them may attend.  Ragged: the queries of sequence b
+ * are rows start .. start + T - 1. */
 typedef struct AttTile {
-        int b, kh, G, g0, rows, t0, pos, S, T; /* heads g0 .. g0 + G - 1 of the key head's */
+        int b, kh, G, g0, rows, t0, pos, S, T; /* heads g0 .. g0 + G - 1 of the key head */
         long start, lo, hi;
 } AttTile;
 
@@ -84,21 +81,21 @@ TGC_INLINE int att_head(const Attention *a, AttTile t, int r)
 TGC_INLINE int att_query(AttTile t, int r) { return t.t0 + r / t.G; }
 TGC_INLINE long heads_at(Heads x, int b, long t, int h) { return b * x.b + t * x.t + h * x.h; }
 
-/* Of a query: begin and end, or NULL. */
+/* Begin and end of a query's document, or NULL. */
 TGC_INLINE const int *att_document(const Attention *a, const Rt *rt, int b, long query)
 {
         return a->documents ? a->documents + ((long)b * rt->T + query) * 2 : 0;
 }
 
-/* Tiles of a key head's heads; of other calls than a decoding step's one, and of small models too,
- * whose keys would only be read again.  Bits may depend on it, so it depends on the model alone. */
+/* Tiles that share a key head's query heads.  1 except in a decoding step, and in small models,
+ * which would only read keys again.  Bits may depend on it, so it depends on the model alone. */
 TGC_INLINE int att_parts(const Attention *a, const Rt *rt)
 {
         enum { TILES = 16, SMALL = 256 };
         const int G = a->H / a->K;
         int p = 1;
         if (a->cached && !a->ragged && rt->T == 1 && a->H * a->D >= SMALL &&
-            !a->lse) /* nobody asks for gradients */
+            !a->lse) /* not for gradients */
                 while (p < G && (a->K * p < TILES || G % p))
                         p++;
         return p;
@@ -136,8 +133,8 @@ TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
         return t;
 }
 
-/* s[0..n): q.k of keys s0.. with row (b, h, query) become scores, -inf where not allowed.
- * slope_of, where not NULL, gets d score / d (q.k) besides the scale (softcap). */
+/* s[0..n): q.k of row (b, h, query) with keys s0.. becomes scores, -inf where not allowed.
+ * slope_of (or NULL) gets d score / d (q.k) without the scale (softcap). */
 TGC_INLINE void att_scores(const Attention *a, const Rt *rt, int b, int h, int query, int pos,
                            long s0, int n, float *s, float *slope_of)
 {
@@ -187,7 +184,7 @@ TGC_INLINE uint64_t att_drop_index(const Attention *a, const Rt *rt, AttTile t, 
                (uint64_t)s;
 }
 
-/* Row (query, head) of x as floats into rows of ld, zero from n to ld. */
+/* Rows (query, head) of x as floats, ld apart, zero from n to ld. */
 TGC_INLINE void att_fetch(const Attention *a, Heads x, AttTile t, int n, float *to, long ld)
 {
         for (int r = 0; r < t.rows; r++, to += ld) {
@@ -202,8 +199,8 @@ TGC_INLINE void att_fetch(const Attention *a, Heads x, AttTile t, int n, float *
 
 /* ---- forward ----------------------------------------------------------- */
 
-/* Take a block of n scores into row r's running softmax: s becomes probabilities (not yet divided
- * by the sum), max and sum are brought up to date; returns the factor for what came before. */
+/* Online softmax: takes a block of n scores into row r: s becomes probabilities (not yet divided
+ * by the sum), max and sum are updated; returns the factor for what came before. */
 TGC_INLINE float att_online(float *s, int n, float *max, float *sum)
 {
         float m = max_n(s, n);
@@ -214,7 +211,7 @@ TGC_INLINE float att_online(float *s, int n, float *max, float *sum)
         return alpha;
 }
 
-/* s (m, ATTENTION_KB): q.k of a few rows with n keys of one vector each. */
+/* s (m, ATTENTION_KB): q.k of a few rows with n keys, read in place. */
 TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, long ld, int n,
                                         const float *q, long ldq, float *s)
 {
@@ -224,7 +221,7 @@ TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, l
                 gemv_rows(m, ty, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
 }
 
-/* epilogue(row = b*T + t, col = h*DV + d, ...); of a ragged call the row of the query. */
+/* epilogue(row = b*T + t, col = h*DV + d, ...); ragged: the query's row. */
 TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 {
         long n = 0;
@@ -235,7 +232,7 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
                                    att_parts(a, rt);
 }
 
-/* Key s of sequence b: its row, and how many of [s, hi) follow each other there. */
+/* Key s of sequence b: its row, and how many of [s, hi) are contiguous there. */
 TGC_INLINE long att_key_row(const Attention *a, const Rt *rt, int b, long s)
 {
         return !a->page ? s
@@ -278,7 +275,7 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 n = att_key_run(a, s0, t.hi);
                 long ka = heads_at(a->k, a->page ? 0 : t.b, row, t.kh),
                      va = heads_at(a->v, a->page ? 0 : t.b, row, t.kh);
-                if (a->k.ty == TY_FP8) { /* as floats first */
+                if (a->k.ty == TY_FP8) { /* converted to floats first */
                         const long aside = (long)a->K * D - (long)t.kh * (D - 1);
                         fp8_rows(kx, D, (const unsigned char *)a->k.p + ka, a->k.t, aside, (int)n,
                                  D);

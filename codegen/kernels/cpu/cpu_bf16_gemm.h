@@ -1,20 +1,21 @@
-/* cpu_bf16_gemm.h: a step of a tile of C = A W^T, A and W in bf16, by AVX-512 BF16.  vdpbf16ps adds
- * two products of bf16 to a float32 sum: twice as many as float32 multiply-adds.  A is read in
- * place, two values of k at a time.  W is transposed to panels of 32 columns, whose registers hold
- * two values of k for each of 16 columns.  (The instruction treats denormal numbers as 0.)
+/* cpu_bf16_gemm.h: a step of a tile of C = A W^T, A and W in bf16, by AVX-512 BF16.  vdpbf16ps
+ * adds two bf16 products to a float32 sum, twice the rate of float32 FMA.  A is read in place, two
+ * values of k at a time.  W is transposed to panels of 32 columns, whose registers hold two values
+ * of k for each of 16 columns.  (The instruction treats denormals as 0.)
  *
- * Included by cpu_gemm.h, where the source names bf16 (TGC_BF16). */
+ * Included by cpu_gemm.h if the source uses bf16 (TGC_BF16). */
 #ifndef TGC_CPU_BF16_GEMM_H
 #define TGC_CPU_BF16_GEMM_H
 
 enum { BG_ROWS = 8, BG_COLS = 32, BG_K = 32 };
 
-/* Pairs of k of 32 columns: BG_K of k are 16 of these. */
+/* Pairs of k for 32 columns: BG_K of k are 16 of these. */
 typedef struct PairPanel {
         uint32_t w[2][16];
 } PairPanel;
 
-/* BG_K values of 16 rows of W, ld apart, to half h of 16 panels.  there: rows that exist. */
+/* Transposes BG_K values of 16 rows of W, ld apart, to half h of 16 panels.  there: rows that
+ * exist. */
 TGC_INLINE void pairs_turn(PairPanel *to, int h, const bf16 *w, long ld, int there)
 {
         __m512i b[16];

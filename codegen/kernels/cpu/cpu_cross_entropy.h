@@ -1,8 +1,8 @@
-/* cpu_cross_entropy.h: -log softmax(logits)[target], a tile is one row of V logits.
+/* cpu_cross_entropy.h: -log softmax(logits)[target]; a tile is one row of V logits.
  *
- * A target outside of 0..V-1 is ignored: loss 0, lse 0, gradient 0, and the prologue is not called.
- * dloss(row, 0, 1, v) is a plain prologue: the factor of the row's gradient, which includes the
- * division by the token count. */
+ * A target outside of 0..V-1 is ignored: loss 0, lse 0, gradient 0, and the prologue is not
+ * called.  dloss(row, 0, 1, v) is a plain prologue: the factor of the row's gradient, including
+ * the division by the token count. */
 #ifndef TGC_CPU_CROSS_ENTROPY_H
 #define TGC_CPU_CROSS_ENTROPY_H
 
@@ -15,7 +15,7 @@ TGC_INLINE void ce_zero(long V, long row, const void *args, EpilogueFn *epilogue
         EACH_SEG(c, n, V)
         {
                 float v[TGC_SEG];
-                memset(v, 0, sizeof v); /* anew each time: the epilogue may change it */
+                memset(v, 0, sizeof v); /* each time: the epilogue may change it */
                 epilogue(args, row, (int)c, (int)n, v);
         }
 }

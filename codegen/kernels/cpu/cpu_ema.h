@@ -1,7 +1,5 @@
-/* cpu_ema.h: an exponential moving average of the parameters; kernels/optimizer/ema.cuh has the
- * formula.
- *
- * Parameters have float32 (to.f32): an average of 16 bits would stand still. */
+/* cpu_ema.h: exponential moving average of the parameters (formula: kernels/optimizer/ema.cuh).
+ * Parameters are float32 (to.f32): an average in 16 bits would not move. */
 #ifndef TGC_CPU_EMA_H
 #define TGC_CPU_EMA_H
 
@@ -23,7 +21,7 @@ TGC_INLINE void ema_task(const Rt *rt, UpdateParams to, float *ema, long n, cons
                         ema[k] = p[k] - (p[k] - ema[k]) * (1.f - w);
 }
 
-/* The two change places: twice is nothing. */
+/* Exchanges the two. */
 TGC_INLINE void ema_swap_task(UpdateParams to, float *ema, long n, long tile)
 {
         const long i = tile * UPDATE_TILE, end = tgc_min(n, i + UPDATE_TILE);

@@ -1,4 +1,4 @@
-/* cpu_fp8.h: cached keys and values of 8 bits (ir/fp8.c has the format). */
+/* cpu_fp8.h: the 8-bit KV cache (format: ir/fp8.c). */
 #ifndef TGC_CPU_FP8_H
 #define TGC_CPU_FP8_H
 
@@ -22,7 +22,7 @@ TGC_INLINE uint32_t fp8_of(float f)
         return x.u;
 }
 
-/* to (n, ld): rows of D codes, next bytes from one to the next; a row's exponent is at `aside`. */
+/* to (n, ld) from rows of D codes, `next` bytes apart; a row's exponent is at `aside`. */
 TGC_INLINE void fp8_rows(float *restrict to, long ld, const unsigned char *restrict p, long next,
                          long aside, int n, int D)
 {
@@ -31,7 +31,7 @@ TGC_INLINE void fp8_rows(float *restrict to, long ld, const unsigned char *restr
                 const float scale = fp8_bits(e == 255 ? 0x7fc00000u : e << 23);
                 for (int d = 0; d < D; d++) {
                         const uint32_t c = p[d];
-                        /* with exponent 0 it is m 2^-9, not 2^-7 (1 + m / 8) */
+                        /* subnormal: m 2^-9, not 2^-7 (1 + m / 8) */
                         const float x = fp8_bits(((c & 127) << 20) + (120u << 23)),
                                     v = c & 0x78 ? x : 2.f * (x - 0x1p-7f);
                         to[d] = fp8_bits(fp8_of(v) | (c & 128) << 24) * scale;
@@ -39,7 +39,7 @@ TGC_INLINE void fp8_rows(float *restrict to, long ld, const unsigned char *restr
         }
 }
 
-/* x, at most 448, as e4m3, to nearest, ties to even. */
+/* x (|x| <= 448) as e4m3, to nearest, ties to even. */
 TGC_INLINE unsigned char fp8_code(float x)
 {
         const uint32_t bits = fp8_of(x), sign = bits >> 24 & 0x80, mag = bits & 0x7fffffffu;
@@ -48,7 +48,7 @@ TGC_INLINE unsigned char fp8_code(float x)
         return (unsigned char)(sign | (mag < 0x3c800000u ? small : large));
 }
 
-/* Row `row` of (tokens, K) heads of D to the cache's row `place`. */
+/* Appends row `row` of (tokens, K) heads of D to the cache, at row `place`. */
 TGC_INLINE void append_rows_task(int K, int D, long row_bytes, void *cache, long place, long row,
                                  const void *args, PrologueFn *prologue)
 {
@@ -61,7 +61,7 @@ TGC_INLINE void append_rows_task(int K, int D, long row_bytes, void *cache, long
                 finite &= (fp8_of(x[d]) & 0x7f800000u) != 0x7f800000u;
         }
         const uint32_t bits = fp8_of(most);
-        /* most <= 1.75 2^e, which is 448 2^(e - 8) */
+        /* most <= 1.75 * 2^e, which is 448 * 2^(e - 8) */
         int e = (int)(bits >> 23) - 8 + ((bits & 0x7fffffu) > 0x600000u);
         e = !finite ? 255 : e < 127 - 14 ? 127 - 14 : e;
         const float factor = fp8_bits((uint32_t)(254 - (finite ? e : 127)) << 23);

@@ -4,7 +4,7 @@
 
 #include "cpu_math.h"
 
-/* The elements of a loop are independent although pointers might alias. */
+/* A loop's iterations are independent, although pointers might alias. */
 #if defined __clang__
 #define TGC_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -18,7 +18,7 @@
 #define sinf fast_sinf
 #define cosf fast_cosf
 
-/* In the text that codegen/ops/loss.c emits. */
+/* Used by text that codegen/ops/loss.c emits. */
 TGC_INLINE void accumulate_n(float *p, const float *v, int n, int add)
 {
         if (add)
@@ -36,7 +36,7 @@ TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float
         *y1 = x0 * s + x1 * c;
 }
 
-/* What an int would hold of it: no fraction, nothing larger, no NaN. */
+/* Truncates towards zero and saturates to int's range; NaN becomes 0. */
 TGC_INLINE float whole(float x)
 {
         return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f;

@@ -1,12 +1,11 @@
-/* cpu_gemm.h: C = op(A) op(B), then the epilogue, for M above a handful of rows.
+/* cpu_gemm.h: C = op(A) op(B) with an epilogue, for more than a few rows.
  *
- * A tile is a block of C, MATMUL_MT x MATMUL_NT at most.  It walks k in steps of
- * MATMUL_KC; each step copies its part of B into panels of GEMM_NR columns (rows
- * padded with zeros), A likewise where it is not already rows of floats, and runs
- * the register kernel over all pairs of panels (Goto and van de Geijn, 2008).
- * A linear's rows may be made ready for all tiles first (ready_task), where integers or AMX
- * multiply them.  Tiles share nothing.  An element of C is one sum in the order of k, cut at the
- * same places whatever the tile: its bits do not depend on how C is tiled. */
+ * A tile is a block of C, at most MATMUL_MT x MATMUL_NT.  It goes through k in steps of MATMUL_KC.
+ * Each step packs its part of B into panels of GEMM_NR columns (zero-padded rows), and A where it
+ * is not already rows of floats, and runs the register kernel over all pairs of panels (Goto and
+ * van de Geijn, 2008).  A linear's rows may be prepared for all tiles first (ready_task), for int8
+ * or AMX.  Tiles share nothing.  An element of C is one sum in the order of k, cut at the same
+ * places for any tile: its bits do not depend on the tiling. */
 #ifndef TGC_CPU_MATMUL_H
 #define TGC_CPU_MATMUL_H
 
@@ -19,7 +18,7 @@ typedef struct Mat {
         const void *p;
         int ty, trans;
         long ld, batch;
-        const void *ready; /* A of a linear as ready_task left it, or NULL */
+        const void *ready; /* A of a linear as ready_task prepared it, or NULL */
 } Mat;
 
 /* The register kernel holds MR x 2 vectors of C. */
@@ -34,9 +33,10 @@ enum {
         MATMUL_MT = 192,
         MATMUL_NT = 512,
         MATMUL_KC = 256,
-        MATMUL_MIN_TILES = 16,     /* smaller tiles until there are so many ... */
-        MATMUL_MIN_WORK = 1 << 21, /* ... but none below this many products */
-        MATMUL_MANY = 48, /* of linears, or a multiple of 16, while tiles stay as large as this: */
+        MATMUL_MIN_TILES = 16,     /* smaller tiles until there are this many ... */
+        MATMUL_MIN_WORK = 1 << 21, /* ... but none with less work than this many multiplications */
+        MATMUL_MANY = 48, /* for linears this many, or a multiple of 16, while tiles are at least
+                           * this large: */
         MATMUL_LEAST_M = 64,
         MATMUL_LEAST_N = 128
 };
@@ -147,8 +147,8 @@ TGC_INLINE void transpose8(float *to, long ldt, const float *from, long ldf)
 #endif
 }
 
-/* Row n of the source is column n of B: panels from rows (n, k), ld apart, element `at`
- * the first.  Columns beyond n are zero. */
+/* Packs rows (n, k), ld apart, of which `at` is the first element, into panels of B: row n becomes
+ * column n.  Columns beyond n are zero. */
 TGC_NOINLINE void pack_rows(float *to, const void *p, int ty, long at, long ld, int n, int k)
 {
         float row[8 * MATMUL_KC];
@@ -174,8 +174,8 @@ TGC_NOINLINE void pack_rows(float *to, const void *p, int ty, long at, long ld, 
                 }
 }
 
-/* Panels of constant width nr from k rows of n elements (op(B), or A stored transposed).
- * row: for a gathered k, the source row of each, or NULL. */
+/* Packs panels of constant width nr from k rows of n elements (op(B), or A stored transposed).
+ * row: the source row of each k (gather), or NULL. */
 TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, long ld, int n, int k,
                            const int *row)
 {
@@ -200,7 +200,7 @@ TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, lo
 }
 
 #ifdef TGC_STORED
-/* The same of a weight in blocks: each row's columns are decoded once, and not for each panel. */
+/* The same for block-quantised weights: each row is decoded once, not once per panel. */
 TGC_NOINLINE void pack_stored(float *to, const void *p, int ty, long at, long ld, int n, int k)
 {
         float row[MATMUL_NT + GEMM_NR];
@@ -231,7 +231,7 @@ TGC_NOINLINE void pack_a(float *to, const void *p, int ty, long at, long ld, int
         pack_width(to, GEMM_MR, p, ty, at, ld, m, k, row);
 }
 
-/* Rows m of A as floats (m, k), ldt = k.  row: source row of each, or NULL. */
+/* m rows of A as floats (m, k), ldt = k.  row: source row of each, or NULL. */
 TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld, int m, int k,
                               const int *row)
 {
@@ -260,7 +260,7 @@ TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld
 #endif
 #include "cpu_stored_gemm.h"
 #define QUANT_GEMM(a, b) ((b).trans && !(a).trans && quant_gemm_has((b).ty))
-/* Panels leave room behind them, in what floats would take. */
+/* int8 panels fit in the room of float panels, and leave some behind. */
 enum { QG_PANELS = MATMUL_NT / QG_COLS * (MATMUL_KC / QG_CHUNK) * (int)sizeof(QuantPanel) / 4 };
 _Static_assert(QG_PANELS * 4 + MATMUL_MT / 16 * (MATMUL_KC / QG_CHUNK) * sizeof(QuantBlock) <=
                                MATMUL_KC * MATMUL_NT * sizeof(float) &&
@@ -284,10 +284,10 @@ _Static_assert(QG_PANELS * 4 + MATMUL_MT / 16 * (MATMUL_KC / QG_CHUNK) * sizeof(
 #define PAIRS_GEMM(a, b, K, rows) 0
 #endif
 
-/* ---- rows of A made ready ---------------------------------------------- */
+/* ---- preparing rows of A ------------------------------------------------ */
 
-/* A (M,K), its rows contiguous, for products with W: rounded to 8 bits, or laid out for tiles of
- * bf16, by 16 rows.  READY_BYTES of room for each 16 rows and 32 columns. */
+/* A (M,K), rows contiguous, for linears: rounded to 8 bits, or laid out in AMX tiles of bf16, by
+ * 16 rows.  READY_BYTES per 16 rows and 32 columns. */
 enum { READY_BYTES = 1024 };
 
 TGC_INLINE int ready_pairs(Mat a, Mat w, long K)
@@ -302,7 +302,7 @@ TGC_INLINE int ready_pairs(Mat a, Mat w, long K)
         return 0;
 }
 
-/* 0: products take A as it is. */
+/* 0: A is used as it is. */
 TGC_INLINE long ready_tiles(Mat a, Mat w, long M, long K)
 {
         return QUANT_GEMM(a, w) || ready_pairs(a, w, K) ? tgc_ceil_div(M, 16) : 0;
@@ -337,9 +337,9 @@ TGC_INLINE void ready_task(Mat a, Mat w, long M, long K, void *to, long tile)
         (void)a, (void)w, (void)K, (void)to, (void)m, (void)from;
 }
 
-/* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
- * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
- * row m0 + i is rows[i], or NULL (only with a.trans 0). */
+/* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple of NR).
+ * pa, pb: room for panels.  z: which matrix of the batch.  rows: A's row m0 + i is rows[i], or
+ * NULL (only with a.trans 0). */
 TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n, long K,
                             const int *rows, float *pa, float *pb, float *c, long ldc)
 {
@@ -373,7 +373,7 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 }
 #endif
                 if (QUANT_GEMM(a, b))
-                        ; /* quant_gemm_step does it */
+                        ; /* done in quant_gemm_step */
                 else if (b.trans)
                         pack_rows(pb, b.p, b.ty, z * b.batch + n0 * b.ld + k0, b.ld, n, k);
                 else
@@ -416,17 +416,17 @@ TGC_INLINE long gemm_even(long n, long most, long step)
         return tgc_ceil_div(tgc_ceil_div(n, tgc_ceil_div(n, most)), step) * step;
 }
 
-enum { READY_MT = 256, READY_NT = 128 }; /* of a tile whose rows of A are ready */
+enum { READY_MT = 256, READY_NT = 128 }; /* of a tile whose rows of A are prepared */
 _Static_assert(READY_MT *READY_NT <= MATMUL_MT * MATMUL_NT && READY_NT % GEMM_NR == 0, "scratch");
 
-/* Tiles of linears are halved until 16 threads end at about one time.  Which side: with weights in
- * integers each tile rounds its rows of A, which takes as long as 115 columns, and makes panels of
- * W, as long as 6 to 13 rows; so these tiles are wide.  Else rows of A are used in place or
- * converted quickly, and panels take as long as 5 to 40 rows; so these tiles are tall. */
+/* Linears' tiles are halved until 16 threads finish at about the same time.  Which side is halved:
+ * with int8 each tile rounds its rows of A (as much as 115 columns' work) and packs W (6 to 13
+ * rows' work), so tiles are wide.  Else rows of A are used in place or converted quickly, and
+ * packing costs 5 to 40 rows' work, so tiles are tall. */
 TGC_INLINE Blocking gemm_blocking(Mat a, Mat w, long batch, long M, long N, long K)
 {
         const int wide = QUANT_GEMM(a, w), linear = !a.trans && w.trans;
-        if (a.ready && (wide || ready_pairs(a, w, K))) { /* all rows, as they are ready */
+        if (a.ready && (wide || ready_pairs(a, w, K))) { /* all rows, as they are prepared */
                 Blocking r = { gemm_even(tgc_max(M, 1), READY_MT, 16),
                                gemm_even(tgc_max(N, 1), READY_NT, GEMM_NR), 0, 0 };
                 for (;; r.mt = gemm_even(M, r.mt / 2, 16)) {
@@ -463,9 +463,9 @@ TGC_INLINE Blocking gemm_blocking(Mat a, Mat w, long batch, long M, long N, long
         }
 }
 
-/* op(A) (M,K), op(B) (K,N), `batch` times; epilogue rows are batch_index*M + m.
- * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0.  Of a and b gemm_tiles asks
- * types and order alone, and whether rows are ready. */
+/* op(A) (M,K), op(B) (K,N), `batch` times; epilogue rows are batch_index*M + m.  A linear with
+ * weights (N,K) has b.trans = 1.  K = 0 gives 0.  gemm_tiles reads only the types and orders of a
+ * and b, and whether rows are prepared. */
 TGC_INLINE long gemm_tiles(Mat a, Mat b, long batch, long M, long N, long K)
 {
         Blocking t = gemm_blocking(a, b, batch, M, N, K);
@@ -477,7 +477,7 @@ TGC_INLINE void gemm_task(Mat a, Mat b, long batch, long M, long N, long K, long
 {
         Blocking t = gemm_blocking(a, b, batch, M, N, K);
         long z = tile / (t.m_tiles * t.n_tiles), r = tile % (t.m_tiles * t.n_tiles);
-        /* neighbours share columns: W comes from memory once, A is in a cache */
+        /* adjacent tiles share columns: W comes from memory once, A from cache */
         long m0 = r % t.m_tiles * t.mt, n0 = r / t.m_tiles * t.nt;
         int m = (int)tgc_min(t.mt, M - m0), n = (int)tgc_min(t.nt, N - n0);
         float *pa = tgc_scratch, *pb = pa + MATMUL_MT * MATMUL_KC, *c = pb + MATMUL_KC * MATMUL_NT;

@@ -1,17 +1,17 @@
-/* cpu_gemv.h: Y = X op(W) for M = 1..16 rows (decode): weights pass once through
- * the registers, nothing is packed.
+/* cpu_gemv.h: Y = X op(W) for M = 1..16 rows (decoding): weights pass through the registers once,
+ * nothing is packed.
  *
- * A tile is a range of output columns for all M rows; a small layer is one tile.
- * Every thread asks the prologue for all of X (M x K): the prologue must be pure.  An output
- * is summed in an order that depends only on K and the vector width. */
+ * A tile is a range of output columns for all M rows; a small layer is one tile.  Every thread
+ * calls the prologue for all of X (M x K): the prologue must be pure.  The order of a sum depends
+ * only on K and the vector width. */
 #ifndef TGC_CPU_GEMV_H
 #define TGC_CPU_GEMV_H
 
 #include "cpu_gemm.h"
 
-/* Before a kernel of these products: at -O2 gcc leaves their sums in memory, at half of the speed. 
- * (The rest stays at -O2: at -O3 gcc 12 gets some choices of elements wrong, in rows of 15, by its
- * conversion of branches.) */
+/* Put before a kernel with these dot products: at -O2 gcc keeps their sums in memory, at half the
+ * speed.  (The rest stays at -O2: at -O3 gcc 12's if-conversion miscompiles some selections, in
+ * rows of 15.) */
 #if defined __GNUC__ && !defined __clang__
 #define TGC_UNROLLED __attribute__((optimize("O3", "no-tree-loop-if-convert")))
 #else
@@ -22,21 +22,21 @@
 #include "cpu_stored.h"
 #endif
 
-/* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
+/* Norm of each row of X: RMS x*rstd, LAYER (x-mean)*rstd. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 enum {
         GEMV_M_MAX = 16,
         GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
         GEMV_NT = 512,       /* most columns of a tile */
-        GEMV_WORK = 65536,   /* weights of a tile, about */
-        GEMV_AHEAD = 8192,   /* bytes that a single stream is prefetched ahead */
-        GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* of the scratch: x and y */
-        GEMV_TILES = 48,                                /* where there is work for so many */
+        GEMV_WORK = 65536,   /* weights per tile, about */
+        GEMV_AHEAD = 8192,   /* prefetch distance of a single stream, in bytes */
+        GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* x and y, in the scratch */
+        GEMV_TILES = 48,                                /* at least, if there is enough work */
         GEMV_LEAST = 16                                 /* columns */
 };
 
-/* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
+/* Lane i of the result: the sum of s[i], always by halves, as in vec_sum. */
 TGC_INLINE Vec vec_sums(Vec *s)
 {
 #ifdef TGC_SHUFFLE
@@ -51,7 +51,7 @@ TGC_INLINE Vec vec_sums(Vec *s)
 #else
 #define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h)
 #endif
-/* Vectors i and i+h, each in groups of h lanes, become one with twice as many rows. */
+/* Merges vectors i and i+h, each in groups of h lanes, into one with twice as many rows. */
 #define FOLD(h)                                                    \
         for (int i = 0; i < h; i++)                                \
                 s[i] = TGC_SHUFFLE(s[i], s[i + h], LANES(LO, h)) + \
@@ -78,9 +78,8 @@ TGC_INLINE Vec vec_sums(Vec *s)
 }
 
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
- * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none; a
- * single stream's go to the second level, which the hardware prefetcher alone does not keep
- * full. */
+ * where K < TGC_VEC.  ahead: prefetch distance in elements, 0: none.  A single stream is
+ * prefetched to L2, as the hardware prefetcher alone does not keep up. */
 TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
                           const float *x, long ldx, long ahead, Vec *s)
 {
@@ -98,7 +97,7 @@ TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const l
         }
 }
 
-/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in
+/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n; few enough rows for sums in
  * registers. */
 TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
                          const float *x, long ldx, long ahead, Vec *s)
@@ -121,10 +120,10 @@ TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long 
                         s[i * R + r] = t[i * n + r];
 }
 
-/* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the
- * hardware prefetcher feeds one stream at two to three times the rate of four.  With more rows of x
- * that does not pay, since each of them would be read again for every row of W; there the next rows
- * of W are prefetched.  Nor does it for short rows of W: most of their time is the end of a sum. */
+/* Rows of W read at a time.  With one row of x, long rows of W are read one by one: the hardware
+ * prefetcher feeds one stream at two to three times the rate of four.  With more rows of x this
+ * does not pay, since x would be read again for every row of W; there the next rows of W are
+ * prefetched.  Nor for short rows of W, whose time is mostly the final reduction. */
 TGC_INLINE int gemv_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
 
 /* y[i*ldy + j + r] = sum_k x[i*ldx + k] w[at + (j + r)*ld + k], i < m, r < R, j + r < N: R rows of
@@ -160,10 +159,10 @@ TGC_INLINE void gemv_group(int m, int R, int streams, int ty, const void *w, lon
                                 y[i * ldy + j + r] = out[i * R + r];
 }
 
-/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m.  x has TGC_VEC more elements a
- * row than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had
- * already: so the last load of a row of W may begin early instead of ending late.
- * A group of rows of W meets four rows of x after the other, in the cache after the first. */
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m.  A row of x has TGC_VEC extra
+ * elements (gemv_pad): its last vector, with zeros for what whole vectors have covered.  So the
+ * last load of a row of W starts early instead of reading past its end.  A group of rows of W is
+ * multiplied by four rows of x at a time, from cache after the first. */
 TGC_INLINE void gemv_dots(int m, int ty, const void *w, long at, long ld, long N, long K,
                           const float *x, long ldx, float *y, long ldy)
 {
@@ -201,7 +200,7 @@ TGC_INLINE void gemv_dots(int m, int ty, const void *w, long at, long ld, long N
         }
 }
 
-/* Fill x[K..K + TGC_VEC) as gemv_dots wants it. */
+/* Fills x[K..K + TGC_VEC) for gemv_dots. */
 TGC_INLINE void gemv_pad(float *x, long K)
 {
         long part = K % TGC_VEC;
@@ -225,9 +224,8 @@ TGC_INLINE void gemv_axpy_step(int m, int C, int part, int ty, const void *w, lo
         }
 }
 
-/* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
- * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
- * other. */
+/* C vectors of columns.  Of the last, only lanes from `from` on are stored, and if part > 0 only
+ * the first `part` columns exist.  P alternating sums, so that adds do not wait for each other. */
 TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at,
                           long ld, long K, const float *x, long ldx, float *y, long ldy, int add)
 {
@@ -278,7 +276,7 @@ TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, 
         for (; j + TGC_VEC <= N; j += TGC_VEC)
                 gemv_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
         int part = (int)(N % TGC_VEC);
-        if (part && j > 0) /* the last vector begins early and computes some columns twice */
+        if (part && j > 0) /* the last vector starts early and computes some columns twice */
                 gemv_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
                           y + N - TGC_VEC, ldy, add);
         else if (part)
@@ -324,8 +322,8 @@ TGC_INLINE void gemv_plain_rows(int m, int ty, int trans, const void *w, long at
         }
 }
 
-/* The same; W may be in blocks, as rows of K.  One row of x meets them as they are decoded; for
- * more, as many rows of W as the scratch beside x and y has room for are decoded first. */
+/* The same; W may be block-quantised, as rows of K.  One row of x is multiplied during decoding;
+ * for more, as many rows of W are decoded first as fit in the scratch beside x and y. */
 #ifdef TGC_STORED
 TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, long at, long ld,
                                                  long N, long K, const float *x, long ldx, float *y,
@@ -343,15 +341,15 @@ TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, l
 }
 #endif
 
-/* The scratch beside x and y. */
+/* The scratch behind x and y. */
 TGC_INLINE float *gemv_room(void)
 {
         float *room = tgc_scratch + GEMV_TAKEN;
-        TGC_HIDE(room); /* else gcc looks the thread's scratch up for every block */
+        TGC_HIDE(room); /* else gcc looks up the thread's scratch for every block */
         return room;
 }
 
-/* What products of one row with weights in blocks want of x besides, in the scratch beside it. */
+/* Prepares x for block-quantised weights (one row), in the scratch behind it. */
 TGC_INLINE void gemv_rounds(int m, int ty, const float *x, long K)
 {
 #ifdef TGC_STORED
@@ -367,7 +365,7 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
 #ifdef TGC_STORED
         if (TY_IS_STORED(ty) && m == 1) {
                 stored_dots(ty, w, at, ld, N, K, x, gemv_room(), y);
-                return; /* gemv_rounds has been called */
+                return; /* gemv_rounds has prepared x */
         }
         if (TY_IS_STORED(ty)) {
                 gemv_decoded_rows(m, ty, w, at, ld, N, K, x, ldx, y, ldy);
@@ -377,7 +375,7 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
         gemv_plain_rows(m, ty, trans, w, at, ld, N, K, x, ldx, y, ldy, add);
 }
 
-/* Standardise x[0..K) in place; returns rstd, and the mean through *mean. */
+/* Standardises x[0..K) in place; returns rstd, and the mean through *mean. */
 TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
 {
         Vec s = vec_all(0.f), q = vec_all(0.f);
@@ -404,8 +402,8 @@ TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
         return rstd;
 }
 
-/* Rows row.. (m of them) of the prologue into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
- * is called like an epilogue and changes the standardised values. */
+/* Rows row.. (m of them) of the prologue to x, ldx >= K + TGC_VEC apart.  gain (or NULL) is called
+ * like an epilogue and changes the standardised values. */
 TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
                           const void *args, PrologueFn *prologue, EpilogueFn *gain)
 {
@@ -424,16 +422,16 @@ TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x
 
 /* ---- the task ---------------------------------------------------------- */
 
-/* Columns of a tile: GEMV_WORK weights, and at least GEMV_TILES tiles, for threads that end at one
- * time. */
+/* Columns of a tile: GEMV_WORK weights, and at least GEMV_TILES tiles, so that threads finish at
+ * about the same time. */
 TGC_INLINE long gemv_nt(long N, long K)
 {
         const long n = tgc_min(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / TGC_VEC * TGC_VEC;
         return n < GEMV_LEAST ? GEMV_LEAST : n > GEMV_NT ? GEMV_NT : n;
 }
 
-/* w as Mat b of gemm_task: op(W) is (K,N); trans 1: stored (N,K).  N <= GEMV_NT is one
- * tile: then the prologue is asked once. */
+/* w as Mat b of gemm_task: op(W) is (K,N); trans 1: stored (N,K).  N <= GEMV_NT is one tile: then
+ * the prologue is called once. */
 TGC_INLINE long gemv_tiles(long N, long K)
 {
         return N <= GEMV_NT && N * K <= 2 * GEMV_WORK ? 1 : tgc_ceil_div(N, gemv_nt(N, K));
@@ -441,14 +439,13 @@ TGC_INLINE long gemv_tiles(long N, long K)
 
 TGC_INLINE long gemv_ldx(long K) { return (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC; }
 
-/* X into the thread's scratch, for weights of type ty, before its first tile. */
+/* X to the thread's scratch, for weights of type ty, before its first tile. */
 TGC_INLINE void gemv_begin(int norm, float eps, int ty, int M, long K, const void *args,
                            PrologueFn *prologue, EpilogueFn *gain)
 {
         float *x = tgc_scratch;
         TGC_HIDE(x); /* else the thread's scratch is looked up again and again */
-        /* called and not inlined: their loops are vectorised at -O2, and not where choices are left
-         * as they are */
+        /* not inlined: these loops are vectorised at -O2, but not with unresolved branches */
         TGC_HIDE(prologue);
         if (gain)
                 TGC_HIDE(gain);

@@ -1,10 +1,9 @@
-/* cpu_grouped_gemm.h: matmuls of a mixture of experts, each expert over its own rows.
+/* cpu_grouped_gemm.h: GEMMs of a mixture of experts, each expert over its own rows.
  *
- * bucket_task sorts the pairs (token, choice) by expert: expert e has the positions
- * offs[e] .. offs[e+1]-1, position i stands for pair perm[i].  An operand with a row per
- * pair or token is read with its own DIV: 0, row i of an operand already sorted; d > 0, row
- * perm[i] / d (1: by pair, k: by token).  Results go to row i, or to row perm[i] where
- * scatter is set.  Epilogues get the expert as well, for its bias. */
+ * bucket_task sorts the pairs (token, choice) by expert: expert e has positions offs[e] ..
+ * offs[e+1]-1, position i is pair perm[i].  An operand with a row per pair or token has a DIV: 0,
+ * row i (already sorted); d > 0, row perm[i] / d (1: by pair, k: by token).  Results go to row i,
+ * or to row perm[i] if scatter is set.  Epilogues also get the expert, for its bias. */
 #ifndef TGC_CPU_EXPERT_H
 #define TGC_CPU_EXPERT_H
 
@@ -21,9 +20,9 @@ TGC_INLINE void expert_rows(int *rows, const int *perm, long i0, int n, int div)
                 rows[i] = div ? perm[i0 + i] / div : (int)(i0 + i);
 }
 
-/* y_i = op(W[expert])' a_i, as gemm_task has it: op(W) is (K,N), w.batch elements per
- * expert (w.trans 1: stored (E,N,K)).  a: row r at r*lda, K elements.  P: pairs, an upper
- * bound of offs[E]; so many tiles are enough for every routing, those left over return. */
+/* y_i = op(W[expert])^T a_i, as gemm_task: op(W) is (K,N), w.batch elements per expert (w.trans 1:
+ * stored (E,N,K)).  a: row r at r*lda, K elements.  P: pairs, an upper bound of offs[E]; surplus
+ * tiles return. */
 TGC_INLINE long grouped_gemm_tiles(int E, long P, long N)
 {
         return (tgc_ceil_div(P, EXPERT_MT) + E) * tgc_ceil_div(N, EXPERT_NT);
@@ -56,7 +55,7 @@ TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, M
                                  n - j < TGC_SEG ? n - j : TGC_SEG, c + i * EXPERT_NT + j, e);
 }
 
-/* dW_e (M,N) = sum over positions i of e of a_i (M) times g_i' (N); zeros where e has none.
+/* dW_e (M,N) = sum over positions i of e of a_i (M) times g_i^T (N); zeros if e has none.
  * epilogue(row = e*M + m, col).  For weights stored (E,N,K): a is dy with M = N, g is x. */
 TGC_INLINE long grouped_gemm_grad_tiles(int E, long M, long N)
 {
@@ -90,8 +89,8 @@ TGC_INLINE void grouped_gemm_grad_task(const void *a, int a_ty, long lda, int ad
                                  n - j < TGC_SEG ? n - j : TGC_SEG, c + i * EXPERT_NT + j);
 }
 
-/* The same product for a few pairs (decoding), one pair and a range of columns at a time; x
- * from the prologue, which must be pure: its row is the row of a.  norm: as in gemv_task. */
+/* The same for a few pairs (decoding), one pair and a range of columns at a time.  x comes from
+ * the prologue, which must be pure; its row is the row of a.  norm: as in gemv_task. */
 TGC_INLINE long grouped_gemv_tiles(long P, long N, long K) { return P * gemv_tiles(N, K); }
 
 TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, long K, int adiv,
@@ -116,9 +115,9 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
                          y + j, e);
 }
 
-/* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result
- * is the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary
- * epilogue. */
+/* A few unsorted pairs: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the
+ * result is the sum of pairs t*k .., times their gates.  w: (E,N,K).  bias (E,N) or NULL.  An
+ * ordinary epilogue. */
 TGC_INLINE long grouped_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
 
 TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids,

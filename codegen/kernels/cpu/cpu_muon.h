@@ -1,6 +1,5 @@
-/* cpu_muon.h: Muon for one matrix; kernels/optimizer/muon.cuh has the formula.
- *
- * A tile is some rows: muon_tiles of them.  partial: double, one for each tile. */
+/* cpu_muon.h: Muon for one matrix (formula: kernels/optimizer/muon.cuh).  A tile is some rows;
+ * muon_tiles of them.  partial: a double per tile. */
 #ifndef TGC_CPU_MUON_H
 #define TGC_CPU_MUON_H
 

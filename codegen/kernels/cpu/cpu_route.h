@@ -7,8 +7,8 @@
 
 #include "cpu_rows.h"
 
-/* Where a row's largest value lies, lowest index first among equals, of those that come after value
- * `last` at place `at`; NaN counts as -inf.  buf: see row_seg. */
+/* Index of the largest of those that follow value `last` at `at` in the order; ties: lowest index
+ * first; NaN counts as -inf.  buf: see row_seg. */
 TGC_INLINE long topk_next(Row r, PrologueFn *prologue, long N, float last, long at, float *buf,
                           float *value)
 {
@@ -28,8 +28,8 @@ TGC_INLINE long topk_next(Row r, PrologueFn *prologue, long N, float last, long 
         return best;
 }
 
-/* The k largest of a row, largest first, lowest index first among equals; NaN counts as -inf.
- * ids (rows, k), values (rows, k) or NULL; k <= N. */
+/* The k largest of a row, descending; ties: lowest index first; NaN counts as -inf.  ids (rows,
+ * k), values (rows, k) or NULL; k <= N. */
 TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args,
                           PrologueFn *prologue)
 {
@@ -55,7 +55,7 @@ TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, lo
         float top = gate[0];
         for (int j = 0; renorm && j < k; j++)
                 all += expf(gate[j] - top);
-        /* topk_task left the row in scratch, if it is not too long */
+        /* topk_task left the row in scratch, unless it is too long */
         Row r = { args, prologue, row, N <= TGC_ROW_MAX ? tgc_scratch : 0 };
         EACH_SEG(c, n, renorm ? 0 : N)
         {
@@ -90,8 +90,8 @@ TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const vo
 }
 
 /* Stable counting sort of P ids into n buckets: offs (n+1), perm (P, the first offs[n] written),
- * inv (P) the place of each pair in perm, -1 where left out, or NULL.  Ids out of range are
- * left out.  One tile. */
+ * inv (P) the position of each pair in perm, -1 if dropped, or NULL.  Ids out of range are
+ * dropped.  One tile. */
 TGC_INLINE void bucket_task(const int *ids, long P, int n, int *perm, int *inv, int *offs)
 {
         memset(offs, 0, sizeof(int) * (size_t)(n + 1));
@@ -114,9 +114,8 @@ TGC_INLINE void bucket_task(const int *ids, long P, int n, int *perm, int *inv, 
         offs[0] = 0;
 }
 
-/* Row e of the result is the sum of prologue rows over bucket e, in order (0 where
- * empty; left out if the epilogue only adds): the gradient of a gather, without atomics.
- * A tile is one row e. */
+/* Row e of the result is the sum of prologue rows over bucket e, in order (0 if empty; skipped if
+ * the epilogue only adds): the gradient of a gather, without atomics.  A tile is one row e. */
 TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int adds, long e,
                                   const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {

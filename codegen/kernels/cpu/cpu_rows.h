@@ -1,8 +1,8 @@
-/* cpu_rows.h: ops along the last axis (norms, softmax, reductions), plain maps, and sums down the
- * columns.  A tile is one row, unless a comment says otherwise.
+/* cpu_rows.h: ops along the last axis (norms, softmax, reductions), elementwise maps, and column
+ * sums.  A tile is one row, unless a comment says otherwise.
  *
- * N may be a run-time value.  A row is held in scratch, and its prologues are called once.  For
- * rows longer than TGC_ROW_MAX (prologues of two sources: half of that) they are called up to three
+ * N may be a run-time value.  A row is held in scratch, and prologues are called once.  For rows
+ * longer than TGC_ROW_MAX (prologues of two sources: half of that) they are called up to three
  * times.  Norms hold their rows: at most LIMIT_NORM_ROW columns. */
 #ifndef TGC_CPU_ROWS_H
 #define TGC_CPU_ROWS_H
@@ -15,7 +15,7 @@
 #define EACH_SEG(col, n, N) \
         for (long col = 0, n; col < (N) && (n = tgc_min((N)-col, TGC_SEG)) > 0; col += TGC_SEG)
 
-/* A row in scratch, or not at all: row_seg gives columns col..col+n either way. */
+/* A row, in scratch or not; row_seg gives columns col..col+n either way. */
 typedef struct Row {
         const void *args;
         PrologueFn *prologue;
@@ -73,7 +73,7 @@ TGC_INLINE float dot_n(const float *x, const float *y, long n)
         return vec_sum(s) + t;
 }
 
-/* NaN is passed over; n = 0: -inf. */
+/* Ignores NaN; n = 0: -inf. */
 TGC_INLINE float max_n(const float *x, long n)
 {
         Vec m = vec_all(-INFINITY);
@@ -106,7 +106,7 @@ TGC_INLINE void norm_task(int kind, long N, float eps, float *mean, float *rstd,
         row_out(N, row, x, args, epilogue);
 }
 
-/* g[0..N), the gradient of xhat = x[0..N), becomes that of the value before. */
+/* g[0..N), the gradient of xhat = x[0..N), becomes that of the norm's input. */
 TGC_INLINE void norm_grad_row(int kind, long N, float rstd, const float *x, float *g)
 {
         float gx = dot_n(g, x, N) / (float)N;
@@ -142,9 +142,9 @@ TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, c
 }
 
 /* The same with the gradients of gain and bias.  prologue_dy fills dy (= g * gain) and g, the
- * gradient of the whole output.  Tile t of `tiles` (norm_acc_tiles) works on rows t, t + tiles,
- * ...; dgain, dbias: float (tiles, N), or NULL: sums of g * xhat and of g over its rows, to be
- * added up by column_sum_task.  N <= LIMIT_NORM_ROW. */
+ * gradient of the whole output.  Tile t of `tiles` (norm_acc_tiles) has rows t, t + tiles, ...
+ * dgain, dbias: float (tiles, N), or NULL: sums of g * xhat and of g over its rows, for
+ * column_sum_task.  N <= LIMIT_NORM_ROW. */
 typedef void ProloguePairFn(const void *args, long row, int col, int n, float *dy, float *g);
 
 enum { NORM_ACC_TILES = 64 };
@@ -208,7 +208,7 @@ TGC_INLINE float row_expsum(Row r, PrologueFn *prologue, long N, float *max)
         return sum;
 }
 
-/* -inf everywhere gives 0. */
+/* A row of nothing but -inf gives 0. */
 TGC_INLINE void softmax_task(long N, long row, const void *args, PrologueFn *prologue,
                              EpilogueFn *epilogue)
 {
@@ -276,7 +276,7 @@ TGC_INLINE void reduce_task(int kind, long N, long row, const void *args, Prolog
         epilogue(args, row, 0, 1, &v);
 }
 
-/* Index of the largest, the first of equals; NaN counts as -inf. */
+/* Index of the largest, the first if equal; NaN counts as -inf. */
 TGC_INLINE int argmax_task(long N, long row, const void *args, PrologueFn *prologue)
 {
         float buf[TGC_SEG], best = -INFINITY;
@@ -300,8 +300,8 @@ TGC_INLINE int argmax_task(long N, long row, const void *args, PrologueFn *prolo
 
 enum { MAP_TILE = 8192 }; /* elements of a tile, about */
 
-/* body(args, row, col, n, v) loads, computes and stores by itself; v is scratch.  A
- * tile is a run of rows, or part of one long row. */
+/* body(args, row, col, n, v) loads, computes and stores by itself; v is scratch.  A tile is a run
+ * of rows, or part of one long row. */
 TGC_INLINE long map_parts(long N) { return tgc_ceil_div(tgc_max(N, 1), MAP_TILE); }
 TGC_INLINE long map_rows(long N) { return N >= MAP_TILE ? 1 : MAP_TILE / tgc_max(N, 1); }
 
@@ -320,10 +320,10 @@ TGC_INLINE void map_task(long rows, long N, long tile, const void *args, Prologu
                         body(args, r, (int)c, (int)tgc_min(c1 - c, TGC_SEG), v);
 }
 
-/* ---- down the columns -------------------------------------------------- */
+/* ---- column sums ------------------------------------------------------- */
 
-/* Sums over all rows; a tile is a strip of columns: epilogue(0, col, n, v).  Rows are added
- * up in blocks of COLUMN_BLOCK, whose sums are added in turn. */
+/* Sums over all rows; a tile is a strip of columns: epilogue(0, col, n, v).  Rows are added in
+ * blocks of COLUMN_BLOCK, whose sums are added in order. */
 enum { COLUMN_STRIP = 64, COLUMN_BLOCK = 64 };
 
 TGC_INLINE long column_sum_tiles(long N) { return tgc_ceil_div(N, COLUMN_STRIP); }

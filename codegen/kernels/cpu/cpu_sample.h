@@ -1,6 +1,5 @@
-/* cpu_sample.h: the next token from a row of logits; a tile is one sequence.
- *
- * The definition, step by step, is at the head of sample.cuh. */
+/* cpu_sample.h: samples the next token from a row of logits; a tile is one sequence.  sample.cuh
+ * defines the steps. */
 #ifndef TGC_CPU_SAMPLE_H
 #define TGC_CPU_SAMPLE_H
 
@@ -8,12 +7,12 @@
 
 #define SAMPLE_ID 0x73616d70u
 
-/* The largest logit, and the first of that size; not finite where one is NaN or +inf, or all are
+/* The largest logit, and the first token that has it; not finite if one is NaN or +inf, or all are
  * -inf. */
 TGC_INLINE float sample_max(const float *x, int V, int *token)
 {
         Vec most = vec_all(-INFINITY), none = vec_all(INFINITY);
-        __typeof__(most < none) less = most < none; /* all bits set, of each lane */
+        __typeof__(most < none) less = most < none; /* all bits set, per lane */
         float max = -INFINITY;
         int i = 0, odd = 0;
         for (; i + TGC_VEC <= V; i += TGC_VEC) {
@@ -52,7 +51,7 @@ TGC_INLINE int sample_pick(const RtSample *s, const float *x, int V, float max, 
         return sample_draw(x, V, t, s->min_p > 0.f ? logf(s->min_p) : -INFINITY, max, s->temp, u);
 }
 
-/* Log-softmax of the raw logits x, of the token and of the n likeliest. */
+/* Log-softmax of the raw logits x, for the token and the n likeliest. */
 TGC_INLINE void sample_logprobs(RtDrawn *d, const float *x, int V, float max, int token, int n)
 {
         double sum = 0.;
@@ -77,7 +76,7 @@ TGC_INLINE void sample_logprobs(RtDrawn *d, const float *x, int V, float max, in
                 d->best[k] = -1;
 }
 
-/* Step 2: the row, its mask and its biases, as what is left to choose from. */
+/* Step 2: the row with mask and biases, as the list of candidates. */
 TGC_INLINE void sample_begin(SampleLeft *c, const RtSample *s, const float *x, const int *slot,
                              int V, int cap)
 {
@@ -96,8 +95,8 @@ TGC_INLINE void sample_begin(SampleLeft *c, const RtSample *s, const float *x, c
         }
 }
 
-/* logits: float (B, ld), of the last token of each row; kept.  scratch: (n_slots, 2 * V) words. The
- * rest is as in sample.cuh. */
+/* logits: float (B, ld), of the last token of each row; kept.  scratch: (n_slots, 2 * V) words.
+ * The rest is as in sample.cuh. */
 TGC_INLINE void sample_task(Rt *rt, const float *logits, int V, long ld, float *scratch, int *slots,
                             RtDrawn *drawn, int n_slots, int cap, int *next, long tile)
 {

@@ -1,8 +1,7 @@
-/* cpu_sample_chain.h: masks, biases, penalties and llama.cpp's samplers on one sequence's logits.
- *
- * sample_edit.cuh and sample_chain.cuh have the definitions.  Here the remaining tokens are always
- * a list in rising order of token, and sums of integer weights are histograms over the order keys
- * of floats, eight bits at a time. */
+/* cpu_sample_chain.h: masks, biases, penalties and llama.cpp's samplers on one sequence's logits
+ * (definitions: sample_edit.cuh, sample_chain.cuh).  Here the remaining tokens are always a list,
+ * ascending by token; sums of integer weights are histograms over the floats' order keys, eight
+ * bits at a time. */
 #ifndef TGC_CPU_SAMPLE_CHAIN_H
 #define TGC_CPU_SAMPLE_CHAIN_H
 
@@ -17,7 +16,7 @@ typedef struct SampleLeft {
         float max;
 } SampleLeft;
 
-/* Keys in the order of the floats. */
+/* Keys in the order of floats. */
 TGC_INLINE uint32_t sample_key(float x)
 {
         uint32_t u = float_bits(x + 0.f);
@@ -26,16 +25,16 @@ TGC_INLINE uint32_t sample_key(float x)
 
 TGC_INLINE uint64_t sample_weight(float d) { return (uint64_t)(fast_exp_negf(d) * 4294967296.f); }
 
-/* The part p of z, at least 1. */
+/* The fraction p of z, at least 1. */
 TGC_INLINE uint64_t sample_share(float p, uint64_t z)
 {
         uint64_t need = p > 0.f ? (uint64_t)(p * (double)z) : 0;
         return need ? need : 1;
 }
 
-/* What is searched: keys of values, or of how near they are to `to`. */
+/* What is searched: keys of values, or of their distance to `to`. */
 typedef struct SampleBy {
-        int weights; /* sums of weights, not of numbers */
+        int weights; /* sums of weights, not counts */
         int near;
         float max, to;
 } SampleBy;
@@ -54,7 +53,7 @@ TGC_INLINE uint64_t sample_mass(const float *x, int n, uint32_t from, const Samp
         return s;
 }
 
-/* The largest key t >= from such that the mass of keys >= t is at least need; 0: none. */
+/* The largest key t >= from such that keys >= t have a mass of at least need; 0: none. */
 TGC_INLINE uint32_t sample_threshold(const float *x, int n, uint32_t from, uint64_t need,
                                      const SampleBy *by)
 {
@@ -80,7 +79,7 @@ TGC_INLINE uint32_t sample_threshold(const float *x, int n, uint32_t from, uint6
 
 /* ---- single logits ---- */
 
-/* A token's logit, NULL: it is not left. */
+/* A token's logit; NULL: it was dropped. */
 TGC_INLINE float *sample_find(const SampleLeft *c, int token)
 {
         int low = 0, high = c->n;
@@ -94,7 +93,7 @@ TGC_INLINE float *sample_find(const SampleLeft *c, int token)
         return low < c->n && c->token[low] == token ? c->x + low : 0;
 }
 
-/* The last tokens of a sequence, 0 the newest; *n of them, at most most. */
+/* The last tokens of a sequence, 0 the newest; *n of them, at most `most`. */
 typedef struct SampleHistory {
         const int *hist;
         int all, cap, n;
@@ -136,7 +135,8 @@ TGC_INLINE int sample_bit(const unsigned *mask, int V, int token)
         return token >= 0 && token < V && mask[token >> 5] >> (token & 31) & 1;
 }
 
-/* How many tokens from i back to the newest a breaker takes that begins at i; 0: none does. */
+/* Number of tokens from i to the newest that a breaker starting at i covers; 0: none starts
+ * there. */
 TGC_INLINE int sample_breaker(const RtSample *s, const SampleHistory *h, int i,
                               const unsigned *single, const int *breaker, int V)
 {
@@ -151,7 +151,7 @@ TGC_INLINE int sample_breaker(const RtSample *s, const SampleHistory *h, int i,
         return longest;
 }
 
-/* Of the stretch before past(k - 1), how far it repeats the newest tokens. */
+/* How far the stretch before past(k - 1) repeats the newest tokens. */
 TGC_INLINE int sample_repeats(const SampleHistory *h, int k, int limit)
 {
         int n = 0;
@@ -192,7 +192,7 @@ TGC_INLINE void sample_dry(const RtSample *s, SampleLeft *c, int V, const int *h
         }
 }
 
-/* ---- what is left ---- */
+/* ---- the remaining tokens ---- */
 
 TGC_INLINE void sample_find_max(SampleLeft *c)
 {
@@ -201,7 +201,7 @@ TGC_INLINE void sample_find_max(SampleLeft *c)
                 c->max = c->x[i] > c->max ? c->x[i] : c->max;
 }
 
-/* Keep what has a key of t or more, and is no more than `most`. */
+/* Keeps keys at or above t, and values up to `most`. */
 TGC_INLINE void sample_keep(SampleLeft *c, uint32_t t, float most, const SampleBy *by)
 {
         int n = 0;
@@ -317,8 +317,8 @@ TGC_INLINE void sample_temperature(SampleLeft *c, float temp, float range, float
         sample_find_max(c);
 }
 
-/* By weight((x - max) / temp) of keys from t on, within `least` of max: the first, in rising order,
- * at which the running sum exceeds floor(u * total / 2^32). */
+/* Draws by weight((x - max) / temp) among keys from t on, within `least` of max: the first index,
+ * ascending, at which the running sum exceeds floor(u * total / 2^32). */
 TGC_INLINE int sample_draw(const float *x, int n, uint32_t t, float least, float max, float temp,
                            uint32_t u)
 {
@@ -333,7 +333,7 @@ TGC_INLINE int sample_draw(const float *x, int n, uint32_t t, float least, float
                 }
                 r = (run >> 32) * u + (((run & 0xffffffffu) * u) >> 32);
         }
-        return 0; /* not reached: max itself has weight 2^32 */
+        return 0; /* unreachable: max itself has weight 2^32 */
 }
 
 TGC_INLINE int sample_mirostat(RtSample *s, SampleLeft *c, uint32_t u)
@@ -347,7 +347,7 @@ TGC_INLINE int sample_mirostat(RtSample *s, SampleLeft *c, uint32_t u)
         return c->token[i];
 }
 
-/* The token that s draws; the largest is finite.  r: random words. */
+/* The token that s draws.  The largest logit is finite.  r: random words. */
 TGC_INLINE int sample_chain(RtSample *s, SampleLeft *c, const int *slot, int V, int cap,
                             const uint32_t *r)
 {

@@ -1,7 +1,6 @@
-/* cpu_stored.h: multiplies rows of weights in blocks (TGC_STORED, cpu_tgc.h) by one row of x.  A
- * chunk of 32 weights is decoded into registers, or at worst L1, and multiplied there by its 32
- * values of x.  Products and sums are float32, in an order that depends only on K and the vector
- * width.
+/* cpu_stored.h: dot products of block-quantised rows of weights (TGC_STORED, cpu_tgc.h) with one
+ * row of x.  32 weights are decoded into registers, or at worst L1, and multiplied there.
+ * Products and sums are float32, in an order that depends only on K and the vector width.
  *
  * Included by cpu_gemv.h if the source has such weights. */
 #ifndef TGC_CPU_STORED_H
@@ -59,7 +58,7 @@ TGC_INLINE float stored_sum(Vec *s)
 TGC_STORED(X)
 #undef X
 
-/* Of x, into room, 22 K / 32 + 16 floats: what stored_dots wants for weights of type ty. */
+/* Prepares x for stored_dots with weights of type ty; room: 22 K / 32 + 16 floats. */
 TGC_INLINE void stored_rounds(int ty, const float *x, long K, float *room)
 {
         switch (ty) {

@@ -1,14 +1,13 @@
-/* cpu_stored_gemm.h: a tile of C = A W^T with W in blocks, in integers (TGC_ACT_INT8), by AVX-512
- * VNNI or AMX: rows of A are rounded to 8 bits in groups of 32, as cpu_stored_x86.h does it for one
- * row.
+/* cpu_stored_gemm.h: a tile of C = A W^T with block-quantised W, in int8 (TGC_ACT_INT8), by
+ * AVX-512 VNNI or AMX.  Rows of A are rounded to 8 bits in groups of 32, as in cpu_stored_x86.h.
  *
- * For 32 columns of W and 32 values of k, a panel has bytes, four values of k for each of 16
- * columns in a register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus
- * 128, and sums begin with -128 times the sum of x.
+ * A panel is 32 columns of W by 32 values of k: bytes, four values of k for each of 16 columns per
+ * register, and scales.  vpdpbusd takes unsigned bytes: weights are stored plus 128, and sums
+ * start at -128 times the sum of x.
  *
  *      C[i][j] += d[j] dx[i] sum(w x) + m[j] dx[i] sum(x)          for each 32 values of k
  *
- * Q6_K has a scale for 16 values, so two such sums.  Included by cpu_gemm.h. */
+ * Q6_K has a scale per 16 values, so two such sums.  Included by cpu_gemm.h. */
 #ifndef TGC_CPU_STORED_GEMM_H
 #define TGC_CPU_STORED_GEMM_H
 
@@ -25,8 +24,8 @@ typedef struct QuantPanel {
 /* 32 values of 16 rows of A. */
 typedef struct QuantBlock {
         int8_t q[16][QG_CHUNK];
-        float scale[16], sum[16];     /* of a step; of the values */
-        int32_t less0[16], less1[16]; /* -128 times the sum of the first 16 steps, of the others */
+        float scale[16], sum[16];     /* of the quantisation; of the values */
+        int32_t less0[16], less1[16]; /* -128 times the sum of the first 16 of q, of the last 16 */
 } QuantBlock;
 
 /* Row r of `chunks` blocks. */
@@ -36,7 +35,7 @@ TGC_NOINLINE void quant_row_pack(QuantBlock *to, int r, const float *x, int chun
         for (int c = 0; c < chunks; c++, to++, x += QG_CHUNK) {
                 const __m256i q = quant_32(x, &to->scale[r]),
                               by8 = _mm256_sad_epu8(_mm256_xor_si256(q, flip),
-                                                    _mm256_setzero_si256()); /* + 8 * 128 each */
+                                                    _mm256_setzero_si256()); /* plus 8 * 128 each */
                 const __m128i low = _mm256_castsi256_si128(by8),
                               high = _mm256_extracti128_si256(by8, 1),
                               by16 = _mm_add_epi32(_mm_unpacklo_epi64(low, high),
@@ -50,7 +49,7 @@ TGC_NOINLINE void quant_row_pack(QuantBlock *to, int r, const float *x, int chun
         }
 }
 
-/* y += what a chunk gives rows r .. of x: half 0 all of it or, where there are two scales, its
+/* y += the sums of a chunk, for rows r ..; half 0: all of it or, if there are two scales, its
  * first half. */
 TGC_INLINE void quant_half(int rows, int two, int half, const QuantBlock *x, int r,
                            const QuantPanel *w, __m512 (*y)[2])
@@ -118,7 +117,7 @@ TGC_INLINE void quant_micro(int rows, int two, int mins, const QuantBlock *x, in
         }
 }
 
-/* C (m, n rounded up to 32) (+)= x w over one step of k.  ldx: blocks from 16 rows to the next. */
+/* C (m, n rounded up to 32) (+)= x w over one step of k.  ldx: blocks per 16 rows. */
 TGC_INLINE void quant_block(int two, int mins, int m, int n, int chunks, const QuantBlock *x,
                             long ldx, const QuantPanel *w, float *c, long ldc, int add)
 {
@@ -142,17 +141,17 @@ TGC_INLINE int quant_by_tiles(void) { return 0; }
 #define QUANT_BLOCK(...) quant_block(__VA_ARGS__)
 #endif
 
-/* Decoded rows of W, the columns of half a panel, before they are turned. */
+/* Decoded rows of W, the columns of half a panel, before the transpose. */
 typedef struct QuantColumns {
         uint8_t w[MATMUL_KC / QG_CHUNK][16][QG_CHUNK];
         float d0[MATMUL_KC / QG_CHUNK][16], d1[MATMUL_KC / QG_CHUNK][16],
                 m[MATMUL_KC / QG_CHUNK][16];
 } QuantColumns;
 
-/* Four bytes of each of 16 rows to a register, for eight such columns of fours. */
+/* Transposes: four bytes of each of 16 rows to a register, for eight groups of four. */
 TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK], __m512i flip)
 {
-        __m512i a[8], b[8]; /* rows i and i + 4 of the first eight; of the others */
+        __m512i a[8], b[8]; /* rows i and i + 4 of the first eight; of the last eight */
 #pragma GCC unroll 8
         for (int i = 0; i < 8; i++) {
                 const int r = i < 4 ? i : i + 4;
@@ -179,10 +178,10 @@ TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK], _
         }
 }
 
-/* Half h of the panels of so many chunks. */
+/* Half h of the panels of `chunks` chunks. */
 TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *from, int chunks)
 {
-        /* tiles multiply signed bytes */
+        /* AMX multiplies signed bytes */
         const __m512i flip = quant_by_tiles() ? _mm512_setzero_si512()
                                               : _mm512_set1_epi8((char)0x80);
         for (int c = 0; c < chunks; c++) {
@@ -193,7 +192,7 @@ TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *f
         }
 }
 
-/* quant_pack_TYPE: n rows of W, `stride` bytes apart, chunks of 32 values each, as panels. */
+/* quant_pack_TYPE: n rows of W, `stride` bytes apart, `chunks` of 32 values each, to panels. */
 #define X(name, values, bytes, decode)                                                             \
         TGC_NOINLINE TGC_QUANT_O3 void quant_pack_##name(QuantPanel *to, const unsigned char *w,   \
                                                          long stride, int n, int chunks)           \
@@ -220,7 +219,7 @@ TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *f
 TGC_STORED(X)
 #undef X
 
-/* Do weights of the type go by integers here? */
+/* Are weights of this type multiplied in int8? */
 TGC_INLINE int quant_gemm_has(int ty)
 {
         switch (ty) {
@@ -232,15 +231,15 @@ TGC_INLINE int quant_gemm_has(int ty)
         return 0;
 }
 
-/* m rows of floats, ldx apart, as blocks. */
+/* m rows of floats, ldx apart, to blocks. */
 TGC_NOINLINE void quant_rows_pack(QuantBlock *to, const float *x, long ldx, int m, int chunks)
 {
         for (int i = 0; i < m; i++)
                 quant_row_pack(to + (long)(i / 16) * chunks, i % 16, x + i * ldx, chunks);
 }
 
-/* gemm_tile's step: k columns of m rows of x, ldx blocks from 16 rows to the next.  w_at: the index
- * of the first weight, ld values to the next row.  room: for the panels. */
+/* gemm_tile's step: k columns of m rows of x, ldx blocks per 16 rows.  w_at: index of the first
+ * weight; ld: values per row.  room: for panels. */
 TGC_NOINLINE void quant_gemm_step(int ty, const void *w, long w_at, long ld, const QuantBlock *x,
                                   long ldx, int m, int n, int k, float *room, float *c, long ldc,
                                   int add)

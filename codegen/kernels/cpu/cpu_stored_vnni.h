@@ -1,16 +1,16 @@
-/* cpu_stored_vnni.h: dot products of one row by AVX-512 VNNI (TGC_ACT_INT8), 64 weights at a time,
- * for the most common types.  cpu_stored_x86.h has the other types and defines the result.
+/* cpu_stored_vnni.h: dot products with one row by AVX-512 VNNI (TGC_ACT_INT8), 64 weights at a
+ * time, for the most common types.  cpu_stored_x86.h has the other types and defines the result.
  *
  * vpdpbusd multiplies unsigned by signed bytes.  Weights that are never negative are used
- * unchanged.  Others get 8, 32 or 128 added, and their sums begin with minus that number times the
- * sum of x (QuantX's less).  A lane sums four products, so eight lanes are a chunk of 32. */
+ * unchanged.  Others get 8, 32 or 128 added, and their sums start at minus that number times the
+ * sum of x (QuantX.less).  A lane sums four products, so eight lanes are a chunk of 32. */
 #ifndef TGC_CPU_STORED_VNNI_H
 #define TGC_CPU_STORED_VNNI_H
 
 typedef struct VnniSum {
         __m512 s;
-        __m256 m; /* what the addends give */
-        __m512 k; /* the same of Q4_K and Q5_K, in the upper half */
+        __m256 m; /* what the addends contribute */
+        __m512 k; /* the same for Q4_K and Q5_K, in the upper half */
 } VnniSum;
 
 TGC_INLINE __m512i vnni_halves(__m256i low, __m256i high)
@@ -23,13 +23,13 @@ TGC_INLINE __m256i vnni_twice(const unsigned char *b)
         return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)b));
 }
 
-/* Low nibbles of the halves that `shift` has 0 for, high ones where it has 4. */
+/* Low nibbles in halves whose `shift` is 0, high ones where it is 4. */
 TGC_INLINE __m512i vnni_nibbles(__m512i raw, __m512i shift)
 {
         return _mm512_and_si512(_mm512_srlv_epi64(raw, shift), _mm512_set1_epi8(15));
 }
 
-/* s + dot(w, x) by; chunk c of x and the next.  first: what sums of four begin with. */
+/* s + by * dot(w, x) for chunks c and c + 1 of x.  first: start of the sums of four. */
 TGC_INLINE __m512 vnni_dot(__m512 s, __m512i first, __m512i w, const QuantX *x, long c, __m512 by)
 {
         const __m512i q = _mm512_loadu_si512(x->q + c * DECODE_CHUNK);
@@ -42,7 +42,7 @@ TGC_INLINE __m512i vnni_less(const QuantX *x, long c)
         return _mm512_loadu_si512(x->less + c * (DECODE_CHUNK / 4));
 }
 
-/* Lanes i of v for the first chunk, j for the second. */
+/* Lane i of v for the first chunk, lane j for the second. */
 TGC_INLINE __m512 vnni_pair(__m128 v, int i, int j)
 {
         const __m512i at = vnni_halves(_mm256_set1_epi32(i), _mm256_set1_epi32(j));
@@ -60,7 +60,7 @@ TGC_INLINE __m512 vnni_scales(const unsigned char *b, int bytes, const QuantX *x
         return vnni_pair(_mm_mul_ps(d, dx), 0, 1);
 }
 
-/* Two chunks, of blocks of 32. */
+/* Two chunks, types with blocks of 32. */
 TGC_INLINE VnniSum vnni_q8_0(VnniSum t, const unsigned char *b, const QuantX *x, long c)
 {
         const __m512i w = _mm512_xor_si512(vnni_halves(bytes32(b + 2), bytes32(b + 36)),
@@ -91,9 +91,9 @@ TGC_INLINE VnniSum vnni_q4_1(VnniSum t, const unsigned char *b, const QuantX *x,
         return t;
 }
 
-/* Of a Q4_K's or Q5_K's eight chunks: scales, then addends, times those of x and its sums.  Of 6
- * bits, the chunks' from the fifth on have their low four in the last bytes, their high two above
- * the first eight bytes' own. */
+/* Q4_K and Q5_K: eight chunks' scales times x's, then addends times x's sums.  Both have 6 bits;
+ * from the fifth chunk on the low four are in the last bytes, the high two above the first eight
+ * bytes' own. */
 TGC_INLINE __m512 vnni_k_scales(const unsigned char *b, const QuantX *x, long c)
 {
         const __m128i raw = _mm_loadu_si128(
@@ -120,7 +120,7 @@ TGC_INLINE VnniSum vnni_k(VnniSum t, int fifth, const unsigned char *b, const Qu
         const __m512i shift = vnni_halves(_mm256_setzero_si256(), _mm256_set1_epi64x(4)),
                       high = _mm512_broadcast_i64x4(bytes32(b + 16)),
                       first = vnni_halves(_mm256_setzero_si256(), _mm256_set1_epi32(1));
-        t.k = _mm512_sub_ps(t.k, d); /* the upper half counts */
+        t.k = _mm512_sub_ps(t.k, d); /* only the upper half is used */
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
                 const unsigned char *q = b + (fifth ? 48 : 16) + 32 * i;
@@ -177,7 +177,7 @@ TGC_INLINE VnniSum vnni_q6_k(VnniSum t, const unsigned char *b, const QuantX *x,
         return t;
 }
 
-/* vnni_dots_TYPE: as quant_dots_TYPE; `chunks` of 32 at a time, of `blocks` blocks. */
+/* vnni_dots_TYPE: as quant_dots_TYPE; `chunks` of 32, which are `blocks` blocks, at a time. */
 #define VNNI_DOTS(decode, bytes, blocks, chunks, addends)                                     \
         TGC_NOINLINE void vnni_dots_##decode(const unsigned char *first, long stride, long N, \
                                              long K, const float *x, float *room, float *y)   \
@@ -213,7 +213,7 @@ VNNI_DOTS(q5_k, 176, 1, 8, 1.f)
 VNNI_DOTS(q6_k, 210, 1, 8, 0.f)
 #undef VNNI_DOTS
 
-/* Is there a vnni_dots_ of the decoder?  Those without are never called. */
+/* Does the decoder have vnni_dots_?  Those without are never called. */
 #define VNNI_NONE(decode)                                                                   \
         TGC_INLINE void vnni_dots_##decode(const unsigned char *first, long stride, long N, \
                                            long K, const float *x, float *room, float *y)   \

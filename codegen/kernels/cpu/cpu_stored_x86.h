@@ -1,14 +1,14 @@
-/* cpu_stored_x86.h: dot products of weights in blocks by AVX2, AVX-512 and VNNI, for the most
- * common types; other types use cpu_stored.h's decoders.
+/* cpu_stored_x86.h: dot products with block-quantised weights by AVX2, AVX-512 and VNNI, for the
+ * most common types; other types use cpu_stored.h's decoders.
  *
- * A chunk of 32 weights is 32 bytes q, two scales and an addend: value j is q[j] d0 + m (j < 16) or
- * q[j] d1 + m.  So its product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): scales apply once a
- * chunk, and m multiplies sums of x that were made before.
+ * A chunk of 32 weights is 32 bytes q, two scales and an addend: value j is q[j] d0 + m (j < 16)
+ * or q[j] d1 + m.  Its dot product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): scales apply
+ * once per chunk, and m multiplies sums of x that were computed before.
  *
- *      float32 (as a rule)     q is converted; values are the decoder's but for how sums are
- *                              rounded
- *      TGC_ACT_INT8            x is rounded to 8 bits in groups of 32 as well (largest magnitude
- *                              127), and sums of 32 are of integers: what llama.cpp does */
+ *      float32 (default)       q is converted; results equal the decoder's except for the rounding
+ *                              of sums
+ *      TGC_ACT_INT8            x is rounded to 8 bits too, in groups of 32 (largest magnitude 127),
+ *                              and sums of 32 are integers, as in llama.cpp */
 #ifndef TGC_CPU_STORED_X86_H
 #define TGC_CPU_STORED_X86_H
 
@@ -19,7 +19,7 @@ typedef struct Quants {
         float d0, d1, m;
 } Quants;
 
-/* half_at in one instruction, as it comes for every 32 weights. */
+/* half_at in one instruction. */
 TGC_INLINE float half_of(const unsigned char *b)
 {
 #if defined __F16C__
@@ -33,7 +33,7 @@ TGC_INLINE float half_of(const unsigned char *b)
 
 TGC_INLINE __m256i low_nibbles(__m256i x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
 
-/* 16 bytes: their low nibbles, then their high ones. */
+/* The low nibbles of 16 bytes, then the high ones. */
 TGC_INLINE __m256i both_nibbles(const unsigned char *b)
 {
         const __m128i raw = _mm_loadu_si128((const __m128i *)(const void *)b);
@@ -95,7 +95,7 @@ TGC_INLINE Quants quants_mxfp4(const unsigned char *b, int c)
         return (Quants) { _mm256_shuffle_epi8(table, both_nibbles(b + 1)), d, d, 0.f };
 }
 
-/* 16 where bit j of h is set. */
+/* 16 in byte j where bit j of h is set. */
 TGC_INLINE __m256i fifth_bits(unsigned h)
 {
         const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)h),
@@ -182,13 +182,13 @@ TGC_INLINE Quants quants_scb(const unsigned char *b, int c)
         return (Quants) { bytes32(b + 4 + 32 * c), d, d, 0.f };
 }
 
-/* Their values are no integers, or have scales of 16: decoders do these. */
+/* Values that are not integers, or a scale per 16 values: left to the decoders. */
 TGC_INLINE Quants quants_none(const unsigned char *b, int c)
 {
         (void)b, (void)c;
         return (Quants) { _mm256_setzero_si256(), 0.f, 0.f, 0.f };
 }
-/* Of each decoder: is there a quants_ of it?  With an addend?  With two scales? */
+/* Per decoder: does it have quants_?  An addend?  Two scales? */
 #define QUANTS(decode, min, two) \
         enum { QUANT_##decode = 1, QUANT_MIN_##decode = min, QUANT_TWO_##decode = two };
 #define QUANTS_NONE(decode)                                              \
@@ -224,20 +224,19 @@ QUANTS_NONE(f8)
 #define TGC_VNNI_ROW 1
 #endif
 
-/* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their
- * scales. */
+/* x prepared, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their scales. */
 typedef struct QuantX {
         const float *x;
         float *sum, *scale;
         int8_t *q;
-        float *pair;   /* TGC_VNNI_ROW: scale and sum of each 32 */
-        int32_t *less; /* TGC_VNNI_ROW: -128 times the sum of each four steps */
-        float *eight;  /* TGC_VNNI_ROW: of each eight chunks scales, then sums */
+        float *pair;   /* TGC_VNNI_ROW: scale and sum per 32 */
+        int32_t *less; /* TGC_VNNI_ROW: -128 times the sum of each four of q */
+        float *eight;  /* TGC_VNNI_ROW: per eight chunks: scales, then sums */
 } QuantX;
 
 #ifdef TGC_VNNI_ROW
-/* 32 values to 8 bits.  *scale is NaN where a value is no number.  The largest magnitude is that of
- * their bits as integers, which puts infinities and NaN above all numbers. */
+/* Rounds 32 values to 8 bits.  *scale is NaN if a value is NaN or infinite.  Magnitudes are
+ * compared as integers, which orders infinities and NaN above all numbers. */
 TGC_INLINE __m256i quant_32(const float *v, float *scale)
 {
         const __m512 a = _mm512_loadu_ps(v), b = _mm512_loadu_ps(v + 16);
@@ -277,7 +276,7 @@ TGC_INLINE void quant_chunk(QuantX to, long c)
 TGC_INLINE void quant_chunk(QuantX to, long c)
 {
         const float *v = to.x + c * DECODE_CHUNK;
-        float most = 0.f, some = 0.f; /* NaN where a value is no number */
+        float most = 0.f, some = 0.f; /* NaN if a value is NaN or infinite */
         int sum = 0;
         for (int j = 0; j < DECODE_CHUNK; j++) {
                 most = fabsf(v[j]) > most ? fabsf(v[j]) : most;
@@ -302,7 +301,7 @@ TGC_INLINE void quant_chunk(QuantX to, long c)
 }
 #endif
 
-/* Where its parts lie in room. */
+/* The offsets of its parts in room. */
 TGC_INLINE QuantX quant_parts(const float *x, long K, float *room)
 {
         const long n = K / DECODE_CHUNK;
@@ -332,7 +331,7 @@ TGC_INLINE float quant_total(QuantSum s)
         return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
 }
 
-/* Sums of 4 products of bytes; x takes w's sign, so that w is unsigned. */
+/* Sums of 4 byte products; x takes w's sign, so that w is unsigned. */
 TGC_INLINE __m256i dots_of_4(__m256i w, __m256i x)
 {
         const __m256i size = _mm256_abs_epi8(w), by = _mm256_sign_epi8(x, w);
@@ -381,9 +380,9 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 #endif
 #endif
 
-/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
- * from `first` on; of types that have QUANT_.  quant_x has been called.  Blocks are asked for
- * QUANT_AHEAD bytes early: the hardware prefetcher alone leaves a core waiting half of the time. */
+/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...] for types with QUANT_: rows of K values, `stride`
+ * bytes apart, from `first` on; quant_x has prepared x.  Blocks are prefetched QUANT_AHEAD bytes
+ * ahead: with the hardware prefetcher alone a core waits half of the time. */
 enum { QUANT_AHEAD = 8192 };
 TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
 {
@@ -399,7 +398,7 @@ TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
                 const QuantX to = quant_parts(x, K, room);                                   \
                 for (long j = 0; j < N; j++) {                                               \
                         const unsigned char *b = first + j * stride;                         \
-                        QuantSum s = quant_zero(), t = s; /* in turn: neither add waits */   \
+                        QuantSum s = quant_zero(), t = s; /* alternate: no add waits */      \
                         float m = 0.f;                                                       \
                         for (long c = 0; c < K / DECODE_CHUNK; b += (bytes)) {               \
                                 quant_ahead(b, bytes);                                       \

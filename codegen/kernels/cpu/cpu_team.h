@@ -1,18 +1,17 @@
-/* cpu_team.h: the threads that share a kernel's tiles.
+/* cpu_team.h: the thread team that shares a kernel's tiles.
  *
  * A generated kernel has two entry points:
  *
  *      k3_part(rt, arg, view)  one thread's share: takes tiles until none is left
- *      k3(rt, arg)             all of them, by threads that start and end here
+ *      k3(rt, arg)             the whole kernel, by threads that start and end here
  *
- * tgc_replay runs a list of kernels by one set of threads.  A kernel is done when its tiles are,
- * and not when all threads have come to its end: a thread that the system holds up between two
- * tiles holds up nobody.  When it comes back, it finds that its kernel is over (`plan` names a
- * later one) and goes on with the current one.
+ * tgc_replay runs a list of kernels with one team.  A kernel is done when its tiles are, not when
+ * all threads reach its end: a thread that the system suspends between two tiles delays nobody.
+ * When it resumes, it finds its kernel over (`plan` names a later step) and joins the current one.
  *
- * Each thread has a range of the tiles, which follow each other in memory as a rule; a thread that
- * has none left takes those of others, one by one.  A slot says how many of a range are taken, and
- * in which step: what it says of an earlier step means none. */
+ * Each thread owns a range of tiles, usually contiguous in memory; a thread with none left steals
+ * from others, one by one.  A slot counts the tiles taken of a range, tagged with the step; a slot
+ * of an earlier step counts as none taken. */
 #ifndef TGC_CPU_TEAM_H
 #define TGC_CPU_TEAM_H
 
@@ -29,28 +28,29 @@
 #endif
 
 enum {
-        TEAM_SLOTS = 64,  /* threads beyond have no range of their own */
-        TEAM_SPIN = 4000, /* looks before a thread sleeps: some 0.1 ms; none if OpenMP's do not */
+        TEAM_SLOTS = 64,  /* further threads have no range of their own */
+        TEAM_SPIN = 4000, /* polls before a thread sleeps, about 0.1 ms; none if OpenMP's threads
+                           * do not spin */
 };
 
 typedef struct TeamSlot {
-        uint64_t taken; /* step << 32, and how many tiles of the range */
-        char pad[120];  /* slots share no line, nor a pair of them */
+        uint64_t taken; /* step << 32 | number of tiles taken */
+        char pad[120];  /* slots share neither a cache line nor a pair of lines */
 } TeamSlot;
 
 typedef struct Team {
         TeamSlot slot[TEAM_SLOTS];
-        uint64_t plan; /* step << 32, and how many units the kernel of that step has */
+        uint64_t plan; /* step << 32 | units of that step's kernel */
         char pad0[120];
-        unsigned done; /* units of the current step */
+        unsigned done; /* finished units of the current step */
         char pad1[124];
-        unsigned at; /* steps that are done */
-        int asleep;  /* threads that wait for another value of `at` */
-        int spin;    /* looks before a thread sleeps */
+        unsigned at; /* finished steps */
+        int asleep;  /* threads that wait for `at` to change */
+        int spin;    /* polls before a thread sleeps */
         char pad2[116];
 } Team;
 
-/* One thread's; step counts from 1.  asks: the kernel only says how many units it has. */
+/* One thread's view; step counts from 1.  asks: the kernel only reports its number of units. */
 typedef struct TeamView {
         Team *team; /* NULL: the thread is alone */
         int me, threads;
@@ -59,7 +59,7 @@ typedef struct TeamView {
         long units;
 } TeamView;
 
-/* A thread's way through one kernel.  A unit is a tile or, of a kernel for one thread, all of them:
+/* A thread's work in one kernel.  A unit is a tile or, for a single-threaded kernel, all of them:
  * from .. to.  first: none was taken before. */
 typedef struct TeamWork {
         TeamView *v;
@@ -73,7 +73,7 @@ typedef void TeamPart(const Rt *rt, void *const *arg, TeamView *v);
 TGC_INLINE TeamWork team_begin(TeamView *v, long tiles, int parallel)
 {
         TeamWork w = { .v = v, .tiles = tiles, .each = parallel && tiles > 0 ? 1 : tiles };
-        w.units = parallel && tiles > 0 ? tiles : 1; /* of nothing too: somebody says it is done */
+        w.units = parallel && tiles > 0 ? tiles : 1; /* at least one, which somebody must finish */
         if (v->asks) {
                 v->units = w.units;
                 w.units = -1;
@@ -90,7 +90,7 @@ TGC_INLINE TeamWork team_begin(TeamView *v, long tiles, int parallel)
         return w;
 }
 
-/* One of slot s's range, or -1. */
+/* Takes one of slot s's range; -1: none left. */
 TGC_INLINE long team_take(const TeamWork *w, int s, int slots)
 {
         const long from = w->units * s / slots, n = w->units * (s + 1) / slots - from;
@@ -157,7 +157,7 @@ TGC_INLINE void team_pause(void)
 #endif
 }
 
-/* Until v's step is done. */
+/* Waits until v's step is done. */
 TGC_INLINE void team_wait(TeamView *v)
 {
         Team *t = v->team;
@@ -202,7 +202,7 @@ TGC_INLINE int team_most(void)
 #endif
 }
 
-/* Has a kernel work for several threads? */
+/* Is the kernel worth several threads? */
 TGC_INLINE int team_many(TeamPart *part, const Rt *rt, void *const *arg)
 {
         TeamView ask = { .asks = 1 };
@@ -210,7 +210,7 @@ TGC_INLINE int team_many(TeamPart *part, const Rt *rt, void *const *arg)
         return ask.units > 1;
 }
 
-/* One kernel. */
+/* Runs one kernel alone. */
 static __attribute__((noinline, unused)) void team_alone(TeamPart *part, const Rt *rt,
                                                          void *const *arg)
 {
@@ -229,7 +229,7 @@ static __attribute__((noinline, unused)) void team_alone(TeamPart *part, const R
         }
 }
 
-/* One thread's way through n kernels. */
+/* One thread's work in n kernels. */
 TGC_INLINE void team_follow(TeamView *v, int n, TeamPart *const *part, void *const *const *arg)
 {
         for (;;) {
@@ -245,8 +245,8 @@ TGC_INLINE void team_follow(TeamView *v, int n, TeamPart *const *part, void *con
 #define TGC_KERNEL(name) \
         void name(const Rt *rt, void *const *arg) { team_alone(name##_part, rt, arg); }
 
-/* n kernels one after the other, with the arguments of each; every unit of an object has this, and
- * the linker takes one. */
+/* Runs n kernels one after the other, with their arguments.  Every unit defines it; the linker
+ * keeps one. */
 __attribute__((weak, noinline)) void tgc_replay(int n, TeamPart *const *part,
                                                 void *const *const *arg)
 {

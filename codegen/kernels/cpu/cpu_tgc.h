@@ -14,10 +14,10 @@
  *      {
  *      #pragma omp parallel for schedule(static) if (parallel)
  *              for (long tile = 0; tile < tiles; tile++)
- *                      norm_task(NORM_RMS, 768, rows, 1e-5f, tile, &a, k3_head, k3_epilogue);
+ *                      norm_task(NORM_RMS, 768, rows, 1e-5f, tile, &a, k3_prologue, k3_epilogue);
  *      }
  *
- * Heads and epilogues work on n neighbouring elements of one row, n <= TGC_SEG:
+ * Prologues and epilogues work on n neighbouring elements of one row, n <= TGC_SEG:
  *
  *      prologue(args, row, col, n, v)     fills v[0..n)
  *      epilogue(args, row, col, n, v)     consumes v[0..n), may overwrite it
@@ -30,7 +30,7 @@
  *
  * Where several tiles need the same prologue values (gemv), or a row does not fit
  * the scratch (TGC_ROW_MAX), the prologue is called again: such prologues must be pure.
- * Heads and epilogues are TGC_INLINE functions.  A storage type that the caller
+ * Prologues and epilogues are TGC_INLINE functions.  A storage type that the caller
  * passes as a constant (TY_BF16) is folded away.
  *
  * NAME_tiles(sizes) says how many tiles there are; it never depends on the
@@ -45,8 +45,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-/* Tests that compile quickly take the portable forms: to read this header is a third of such a
- * compilation.  Weights in blocks keep theirs. */
+/* Tests that must compile quickly take the portable forms: reading this header is a third of such
+ * a compilation.  Block-quantised weights keep theirs. */
 #if defined __AVX2__ && (!defined TGC_CALLS || defined TGC_STORED)
 #define TGC_X86 1
 #include <immintrin.h>
@@ -55,14 +55,15 @@
 
 #define TGC_SEG 256
 #define TGC_ROW_MAX 262144 /* longest row kept in scratch, elements */
-#ifdef TGC_CALLS /* for tests: a call is a call, which -O0 compiles in a tenth of the time */
+#ifdef TGC_CALLS /* for tests: functions are not inlined, which -O0 compiles in a tenth of the
+                  * time */
 #define TGC_INLINE static __attribute__((unused))
 #else
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
 #endif
 #define TGC_NOINLINE static __attribute__((noinline, unused))
-#define TGC_HIDE(p) __asm__("" : "+r"(p))     /* the compiler knows no more of p than its type */
-#define TGC_PREFETCH(p) __builtin_prefetch(p) /* also of memory that is not there */
+#define TGC_HIDE(p) __asm__("" : "+r"(p))     /* hides p's origin from the compiler */
+#define TGC_PREFETCH(p) __builtin_prefetch(p) /* p may be any address */
 #define TGC_PREFETCH_L2(p) __builtin_prefetch(p, 0, 2)
 
 typedef void PrologueFn(const void *args, long row, int col, int n, float *v);
@@ -75,7 +76,7 @@ TGC_INLINE long tgc_ceil_div(long a, long b) { return (a + b - 1) / b; }
 /* ---- storage types ----------------------------------------------------- */
 
 typedef uint16_t bf16;
-/* a struct, so that it converts only through its functions */
+/* a struct, so that it converts only by its functions */
 typedef struct f16 {
         uint16_t u;
 } f16;
@@ -83,9 +84,8 @@ typedef struct f16 {
 /* The same as constants, in the order of the compiler's DType. */
 enum { TY_F32, TY_BF16, TY_F16, TY_I32, TY_FP8 = -1 }; /* TY_FP8: cpu_fp8.h */
 
-/* Blocks of several values (../../ir/storage.def): TGC_STORED(X), which the source defines before
- * its kernels where they read any, is X(NAME, values, bytes, decoder) for each type of them.  An
- * index counts values. */
+/* Storage types in blocks (../../ir/storage.def).  A source that reads any defines TGC_STORED(X)
+ * before its kernels, as X(NAME, values, bytes, decoder) for each.  Indices count values. */
 #ifdef TGC_STORED
 #include "block_decode.h"
 enum {
@@ -121,7 +121,7 @@ static inline void stored_chunks(int ty, float *v, const void *p, long i, int n)
         }
 }
 
-/* Elements i..i+n, wherever they begin. */
+/* Elements i..i+n, aligned or not. */
 static __attribute__((noinline, unused)) void stored_load(int ty, float *v, const void *p, long i,
                                                           int n)
 {
@@ -180,7 +180,7 @@ TGC_INLINE bf16 bf16_from_float(float x)
         return (bf16)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40 : r);
 }
 
-/* The multiplication moves the exponent to its place, for denormals too. */
+/* The multiplication adjusts the exponent, for denormals too. */
 TGC_INLINE float f16_to_float(f16 x)
 {
         uint32_t m = (uint32_t)(x.u & 0x7fff) << 13;
@@ -189,8 +189,8 @@ TGC_INLINE float f16_to_float(f16 x)
                              (uint32_t)(x.u & 0x8000) << 16);
 }
 
-/* Round to nearest even: below 2^-14 by adding 1/2, whose last bit is that of a denormal
- * half; above in integers. */
+/* Rounds to nearest even: below 2^-14 by adding 1/2, whose last bit is a denormal half's; above in
+ * integers. */
 TGC_INLINE f16 f16_from_float(float x)
 {
         uint32_t u = float_bits(x), a = u & 0x7fffffffu, sign = u >> 16 & 0x8000;
@@ -202,7 +202,7 @@ TGC_INLINE f16 f16_from_float(float x)
         return (f16) { (uint16_t)(sign | r) };
 }
 
-/* ---- vectors of the widest registers at hand ---------------------------- */
+/* ---- vectors as wide as the registers ------------------------------------ */
 
 #if defined __AVX512F__
 #define TGC_VEC 16
@@ -243,7 +243,7 @@ TGC_INLINE Vec vec_max(Vec a, Vec b)
 #endif
 }
 
-/* v with its upper h of 2h lanes in the place of the lower h; other lanes are anything. */
+/* v with the upper h of 2h lanes moved to the lower h; other lanes are undefined. */
 TGC_INLINE Vec vec_upper(Vec v, int h)
 {
 #if defined TGC_SHUFFLE && TGC_VEC == 16
@@ -336,7 +336,7 @@ TGC_INLINE void vec_store_f16(f16 *p, Vec v)
 }
 #endif
 
-/* As GPUs convert: saturates, NaN is 0. */
+/* Saturates; NaN becomes 0, as on GPUs. */
 TGC_INLINE int int_from_float(float x)
 {
         return x >= 2147483648.f   ? 2147483647
@@ -446,7 +446,7 @@ TGC_INLINE Vec vec_load_part(int ty, const void *p, long i, int n)
         return vec_load(x);
 }
 
-/* Scratch of the running task: contents do not outlive it. */
+/* Scratch of the running task; its contents do not outlive the task. */
 #define TGC_SCRATCH 320000
 static _Thread_local float tgc_scratch[TGC_SCRATCH] __attribute__((aligned(64), unused));
 

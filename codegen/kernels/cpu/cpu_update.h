@@ -1,12 +1,11 @@
-/* cpu_update.h: the end of a training step over flat arenas: the gradient norm, then one step of a
+/* cpu_update.h: the end of a training step over flat arenas: gradient norm, then one step of a
  * rule (of ir/optimizers.def: cpu_KERNEL.h).  A tile is UPDATE_TILE elements.
  *
- * A rule changes n parameters p and their states s by gradients g; `decay`: they have weight decay;
- * scale: the factor that clips the gradient and takes the loss's scale out of it.
+ * A rule changes n parameters p and their states s by gradients g.  decay: they have weight decay.
+ * scale: the factor that clips the gradient and removes the loss's scale.
  *
- * Parameters are float32, with a rounded copy or without; or they are 16 bits alone, in which case
- * each step rounds them: to nearest, or up or down by chance, so that small steps count on
- * average. */
+ * Parameters are float32, with or without a rounded 16-bit copy; or 16 bits alone, rounded in each
+ * step to nearest, or stochastically (unbiased, so that small steps count on average). */
 #ifndef TGC_CPU_UPDATE_H
 #define TGC_CPU_UPDATE_H
 
@@ -47,8 +46,7 @@ TGC_INLINE void norm_finish_task(const Rt *rt, const double *partial, long tiles
         }
 }
 
-/* The factor that clips the gradient and takes the loss's scale out of it; below 0: the step is
- * bad. */
+/* The factor that clips the gradient and removes the loss's scale; below 0: the step is bad. */
 TGC_INLINE float clip_factor(const Rt *rt, const float *norm)
 {
         if (!norm)
@@ -63,15 +61,15 @@ typedef void UpdateRule(const Rt *rt, float *restrict p, float *const s[2], cons
                         long n, float scale, int decay);
 
 typedef struct UpdateParams {
-        float *f32;     /* or NULL: low is all there is */
+        float *f32;     /* or NULL: only low exists */
         void *low;      /* or NULL */
         int low_ty;     /* TY_BF16 or TY_F16 */
-        int stochastic; /* how low is rounded where f32 is NULL; bf16 alone */
+        int stochastic; /* stochastic rounding where f32 is NULL; bf16 only */
 } UpdateParams;
 
 #define ROUND_ID 0x726f756eu
 
-/* bf16 elements low[i..i+n) of v: up or down with the chance that makes the mean v. */
+/* Rounds v to bf16 elements low[i..i+n) stochastically, unbiased. */
 TGC_INLINE void store_stochastic(const Rt *rt, bf16 *low, long i, const float *v, long n)
 {
         uint32_t c[4] = { 0 };
@@ -90,8 +88,8 @@ TGC_INLINE void store_stochastic(const Rt *rt, bf16 *low, long i, const float *v
         }
 }
 
-/* One step of elements [i, i + n), with their states and gradients; the first n_decay elements of
- * all have weight decay. */
+/* One step of elements [i, i + n), with states and gradients.  Elements below n_decay have weight
+ * decay. */
 TGC_INLINE void update_span(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
                             long i, long n, long n_decay, float scale, UpdateRule *rule)
 {
@@ -110,7 +108,7 @@ TGC_INLINE void update_span(const Rt *rt, UpdateParams to, float *const state[2]
         }
 }
 
-/* One step over a tile.  If *norm is not finite nothing is changed.  norm may be NULL: no clipping,
+/* One step over a tile.  If *norm is not finite nothing changes.  norm may be NULL: no clipping,
  * no test. */
 TGC_INLINE void update_task(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
                             long n, long n_decay, const float *norm, long tile, UpdateRule *rule)

@@ -1,8 +1,8 @@
 /* emulate_block.h: the threads of one block, where they wait, and what is checked.
  *
- * A lane may wait for a block barrier; for a meeting of the lanes in a mask, where the last to
- * arrive does the work for all; and on Hopper for an mbarrier or the cluster's barrier.
- * emulate_schedule.h says who runs next. */
+ * A lane may wait for a block barrier; for the other lanes of a mask, where the last to arrive
+ * does the work for all; and on Hopper for an mbarrier or the cluster's barrier.
+ * emulate_schedule.h decides who runs next. */
 #ifndef TGC_EMULATE_BLOCK_H
 #define TGC_EMULATE_BLOCK_H
 
@@ -16,7 +16,7 @@ EMU_NAMESPACE
 
         enum State { READY, AT_MEETING, AT_BARRIER, AT_MBARRIER, AT_CLUSTER, ENDED };
 
-        /* A cp.async that was issued. */
+        /* A cp.async in flight. */
         struct Copy {
                 char *to;
                 const char *from;
@@ -25,8 +25,7 @@ EMU_NAMESPACE
                 int group;
         };
 
-        /* A wgmma that was issued: this thread's accumulators, and its registers of A or a
-         * descriptor. */
+        /* A wgmma in flight: this thread's accumulators, and its A registers or a descriptor. */
         struct Wgmma {
                 void (*run)(Block *, int, const Wgmma *);
                 float *d;
@@ -35,26 +34,26 @@ EMU_NAMESPACE
                 bool add;
         };
 
-        /* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix
-         * of elements of 2 bytes, or of 4, of which come tf32; boxes of box_rows rows of 128, 64 or
-         * 32 bytes. */
+        /* A tensor map as the runtime encodes it here (a plan's `map` line, dev_emulate.c), in a
+         * TmaMap: a matrix of 2-byte elements, or of 4-byte ones that become tf32; boxes of
+         * box_rows rows of 128, 64 or 32 bytes. */
         struct Map {
                 const char *matrix;
                 uint64_t elem, rows, cols, ld;
                 int box_rows, box_bytes;
         };
 
-        /* A tile that the copy engine is to fetch, for the block whose shared memory it goes to.
-         * The map is a copy: the thread whose parameter it is may end before. */
+        /* A TMA load in flight, to the block that owns the shared memory.  The map is a copy, as
+         * the thread whose parameter it is may end first. */
         struct Fetch {
                 char *to;
                 Map map;
                 const void *mbar;
                 int x, y;
-                const char *flat; /* not a box: so many bytes from here */
+                const char *flat; /* not a box: a flat copy of bytes from here */
                 unsigned bytes;
         };
-        /* One that it is to store. */
+        /* A TMA store in flight. */
         struct Send {
                 const char *from;
                 Map map;
@@ -68,21 +67,21 @@ EMU_NAMESPACE
                 State state;
                 Block *block;
                 Warp *warp;
-                /* Where it waits, and for what. */
+                /* Where and for what the thread waits. */
                 const char *what, *file;
                 int line, barrier;
                 unsigned mask;
-                void *operands; /* on its stack, for who does the work */
-                /* Copies under way, oldest first; groups committed. */
+                void *operands; /* on its stack, for the lane that does the work */
+                /* Copies in flight, oldest first; groups committed. */
                 std::vector<Copy> copies;
                 int group, spins;
-                std::vector<Send> sends; /* of the copy engine, the same way */
+                std::vector<Send> sends; /* TMA stores, the same way */
                 int sent;
                 /* Hopper (emulate_sm90.h) */
-                const void *mbar;         /* at which it waits */
+                const void *mbar;         /* the mbarrier it waits for */
                 unsigned round;           /* of the cluster's barrier */
-                std::vector<Wgmma> wgmma; /* issued and not waited for, oldest first */
-                unsigned issued, wgroup;  /* how many it has issued, groups it has committed */
+                std::vector<Wgmma> wgmma; /* in flight, oldest first */
+                unsigned issued, wgroup;  /* wgmmas issued, groups committed */
         };
 
         /* Lanes that wait for the rest of a mask. */
@@ -95,7 +94,7 @@ EMU_NAMESPACE
                 Thread *lane[32];
                 int number;
                 unsigned exists, ready, ended; /* lanes */
-                Meeting meeting[32];           /* under way: [n_meetings] */
+                Meeting meeting[32];           /* in progress: [n_meetings] */
                 int n_meetings;
         };
 
@@ -108,7 +107,7 @@ EMU_NAMESPACE
 
         enum { FORWARD = 0, BACKWARD = 1 }; /* other seeds: random */
 
-        /* The memory that the launch's arguments point to, where the sizes are known. */
+        /* The memory that the launch's arguments point to, if its sizes are known. */
         struct Regions {
                 void *const *start;
                 const size_t *size;
@@ -122,11 +121,12 @@ EMU_NAMESPACE
                 void **args;
                 uint3 idx, dim, grid;
                 int n, ended;
-                /* threads that barriers count: all, or those TGC_SURPLUS left; others that ended */
+                /* threads that barriers count (all, or those that TGC_SURPLUS kept); threads that
+                 * ended */
                 int live, gone;
                 Thread *thread; /* [n] */
                 Warp warp[32];
-                unsigned ready; /* warps that have a ready lane */
+                unsigned ready; /* warps with a lane that can run */
                 Barrier barrier[16];
                 Regions regions;
                 char *smem;
@@ -134,22 +134,22 @@ EMU_NAMESPACE
                 unsigned order;
                 uint64_t random;
                 Context host;
-                /* spun: somebody of the last warp waits in a loop, so that another is next */
+                /* spun: a lane of the last warp waits in a loop, so another warp is next */
                 bool failed, spun;
                 int last; /* warp */
                 char message[600];
-                /* Hopper: the blocks that run by turns, and what the first of a cluster keeps of
-                 * its barrier */
+                /* Hopper: the blocks that run in turns; the cluster's barrier, kept by its first
+                 * block */
                 Block **with;
-                /* rank: among the n_with; blocks `cluster` at a time are clusters */
+                /* rank: among the n_with; every `cluster` blocks are a cluster */
                 int n_with, rank, cluster;
                 int arrived;
                 unsigned round;
-                unsigned done[8];         /* wgmma's of each warpgroup that have run */
-                std::vector<Fetch> fetch; /* under way */
+                unsigned done[8];         /* wgmmas of each warpgroup that have run */
+                std::vector<Fetch> fetch; /* in flight */
         };
 
-        /* The fiber that runs on this host thread.  Shared by all units of an object. */
+        /* The fiber that runs on this host thread; shared by all units of an object. */
         extern "C" {
         __attribute__((weak, visibility("hidden"))) __thread Thread *tgc_emulate_self;
         }
@@ -173,8 +173,8 @@ EMU_NAMESPACE
 
         inline bool same_file(const char *a, const char *b) { return a == b || !strcmp(a, b); }
 
-        /* "k3: block 5: ..."; the first failure is the one that is told.  A test's kernel
-         * may be named by its whole C++ signature. */
+        /* "k3: block 5: ..."; the first failure is the one reported.  A test's kernel may be named
+         * by its whole C++ signature. */
         inline void vfail(Block * b, const char *fmt, va_list ap)
         {
                 if (b->failed)
@@ -194,7 +194,7 @@ EMU_NAMESPACE
                 va_end(ap);
         }
 
-        /* From a fiber: give up the whole block. */
+        /* Called in a fiber: gives up the whole block. */
         __attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt, ...)
         {
                 Thread *t = self();
@@ -227,7 +227,7 @@ EMU_NAMESPACE
                 leave(t);
         }
 
-        /* Let others run; for spins. */
+        /* Lets others run; for spins. */
         inline void yield()
         {
                 Thread *t = self();
@@ -238,8 +238,8 @@ EMU_NAMESPACE
                 leave(t);
         }
 
-        /* Meet the other lanes of mask, all calling the same `what`.  The last one to
-         * come runs all(warp, mask), which finds each lane's operands in its Thread. */
+        /* Meets the other lanes of mask, all with the same `what`.  The last to arrive runs
+         * all(warp, mask), which finds each lane's operands in its Thread. */
         inline void meet(const char *what, unsigned mask, void *operands,
                          void (*all)(Warp *, unsigned), const char *file, int line)
         {
@@ -288,8 +288,8 @@ EMU_NAMESPACE
                         set_state(w->lane[__builtin_ctz(rest)], READY);
         }
 
-        /* Barrier `id` of `expected` threads; adds `value` to its sum and returns the
-         * total of all who came.  Barrier 0 is __syncthreads: all threads, one place. */
+        /* Barrier `id` of `expected` threads; adds `value` to its sum and returns the total.
+         * Barrier 0 is __syncthreads: all threads, one place in the code. */
         inline int barrier(const char *what, int id, int expected, bool waits, int value,
                            const char *file, int line)
         {
@@ -343,7 +343,7 @@ EMU_NAMESPACE
 
         /* ---- asynchronous copies ----------------------------------------------- */
 
-        /* Deliver, oldest first, all groups but the `left` latest. */
+        /* Delivers all groups but the latest `left`, oldest first. */
         inline void copies_deliver(Thread * t, int left)
         {
                 size_t i = 0;
@@ -358,7 +358,7 @@ EMU_NAMESPACE
                         t->copies.erase(t->copies.begin(), t->copies.begin() + i);
         }
 
-        /* Fail unless p is an aligned address of n bytes in this block's shared memory. */
+        /* Fails unless p is an aligned address of n bytes in this block's shared memory. */
         inline void check_smem(const char *what, const void *p, int n)
         {
                 Thread *t = self();
@@ -372,8 +372,8 @@ EMU_NAMESPACE
                              t->number, what, (size_t)at, n);
         }
 
-        /* Fail unless p, aligned as an access of n bytes (16 at a time) must be, is inside
-         * of an argument's memory, shared memory or this thread's own stack. */
+        /* Fails unless p is aligned for an access of n bytes (16 at a time) and inside an
+         * argument's memory, shared memory or this thread's own stack. */
         inline void check_access(const char *what, const void *p, size_t n)
         {
                 Thread *t = self();
@@ -403,7 +403,8 @@ EMU_NAMESPACE
                      r->size[near]);
         }
 
-        /* The lanes of an instruction that the PTX ISA calls .aligned come from one place. */
+        /* Instructions that the PTX ISA calls .aligned must be reached by all lanes in one
+         * place. */
         inline void check_aligned(Warp * w)
         {
                 for (int l = 1; l < 32; l++)

@@ -22,8 +22,8 @@
 #endif
 
 #if defined __x86_64__ || defined __aarch64__
-/* Store the stack pointer in *from after pushing the kept registers; go on where
- * `to` was stored so. */
+/* Pushes the kept registers, stores the stack pointer in *from, and continues where `to` was
+ * stored. */
 extern "C" void tgc_emulate_switch(void **from, void *to);
 #else
 #include <ucontext.h>
@@ -101,9 +101,9 @@ EMU_NAMESPACE
                 void *fake; /* the sanitizer's */
         };
 
-        /* Make c start `entry` on its stack when first entered.  entry never returns.
-         * Stacks lie a whole number of pages apart; `colour` shifts their tops so that
-         * the lines all fibers use do not share one set of the cache. */
+        /* Makes c start `entry`, which never returns, on its stack when first entered.  Stacks are
+         * whole pages apart; `colour` shifts their tops so that lines used by all fibers do not
+         * share one cache set. */
         inline void fiber_start(Context * c, char *stack, int colour, void (*entry)())
         {
                 size_t top_at = STACK - colour % 64 * 64;
@@ -135,8 +135,8 @@ EMU_NAMESPACE
 #endif
         }
 
-        /* Go from one context to the other; returns when something goes back to `from`.
-         * ends: `from` will never be gone back to. */
+        /* Switches from one context to the other; returns when something switches back.  ends:
+         * nothing will. */
         inline void context_switch(Context * from, Context * to, bool ends)
         {
 #ifdef EMU_ASAN

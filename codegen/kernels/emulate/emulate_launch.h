@@ -1,4 +1,4 @@
-/* emulate_launch.h: the unit's entry points, and the one function the object exports. */
+/* emulate_launch.h: the unit's entry points, and the function that the object exports. */
 #ifndef TGC_EMULATE_LAUNCH_H
 #define TGC_EMULATE_LAUNCH_H
 
@@ -14,7 +14,7 @@
 
 EMU_NAMESPACE
 {
-        /* Every parameter of a kernel is a pointer, or a tensor map by value, which is given by the
+        /* Every parameter of a kernel is a pointer, or a tensor map by value, passed by the
          * address of its bytes. */
         struct Kernel {
                 const char *name;
@@ -71,14 +71,14 @@ EMU_NAMESPACE
 
         enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256, MOST_TOGETHER = 132 };
 
-        /* What one host thread needs to run blocks.  A guarded stack is two mappings, of which a
-         * process may have 65530, and a plan has many objects: one object at a time keeps its own
-         * after a launch (tgc_emulate_keep).  Touching new pages costs more than most launches of a
-         * test. */
+        /* What a host thread needs to run blocks.  A guarded stack is two mappings, of which a
+         * process may have 65530, and a plan has many objects; so one object at a time keeps its
+         * stacks after a launch (tgc_emulate_keep).  (Touching new pages costs more than most
+         * launches of a test.) */
         struct Worker {
                 Block block;
                 std::vector<Thread> thread;
-                char *stacks, *smem; /* one stack a thread; MAX_SMEM + GUARD bytes */
+                char *stacks, *smem; /* one stack per thread; MAX_SMEM + GUARD bytes */
                 Worker *next;
         };
 
@@ -94,7 +94,7 @@ EMU_NAMESPACE
                 ~WorkersLock() { __atomic_store_n(&workers_lock, 0, __ATOMIC_RELEASE); }
         };
 
-        /* Guarded: many blocks that wait for each other would take more mappings than there are. */
+        /* Guarded: many blocks that wait for each other would need more mappings than there are. */
         inline void worker_free(Worker * w)
         {
                 stacks_unmap(w->stacks, (int)w->thread.size());
@@ -149,8 +149,8 @@ EMU_NAMESPACE
                 return (unsigned)strtoul(s, 0, 10) + 2;
         }
 
-        /* The block that runs i-th: forward, backward, or a random rotation with a
-         * stride that has no factor in common with n. */
+        /* The i-th block to run: forward, backward, or a random rotation with a stride coprime to
+         * n. */
         inline unsigned block_number(unsigned order, unsigned i, unsigned n)
         {
                 if (order == FORWARD)
@@ -208,11 +208,10 @@ EMU_NAMESPACE
                 block_start(b, w->stacks);
         }
 
-        /* How many blocks of the next launch are a cluster, and how many may wait for each
-         * other. */
+        /* Cluster size of the next launch, and how many of its blocks may wait for each other. */
         inline unsigned next_cluster = 1, next_together = 1;
 
-        /* Blocks from..from+n-1 in the launch's order, n of them by turns; false, and why, if one
+        /* Runs blocks from..from+n-1 in the launch's order, n in turns; false and a message if one
          * failed. */
         inline bool run_together(const Kernel *k, unsigned from, unsigned n, unsigned cluster,
                                  unsigned grid, unsigned block, unsigned smem, void **args,
@@ -259,8 +258,8 @@ EMU_NAMESPACE
 
 }  // namespace emu
 
-/* Optional: how many bytes args[0..n) of the next launch point to, so that load,
- * store and the copies of ptx.cuh are checked against them.  Copied. */
+/* Optional: bytes that args[0..n) of the next launch point to, against which load, store and
+ * ptx.cuh's copies are checked.  Copied. */
 extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_sizes(const size_t *size,
                                                                                int n)
 {
@@ -268,8 +267,7 @@ extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_sizes(c
         memcpy(emu::sizes, size, emu::n_sizes * sizeof *size);
 }
 
-/* Optional: from now on a launch keeps its stacks for the next one; 0: not, and those kept are
- * given back. */
+/* Optional: 1: launches keep their stacks for the next one; 0: not, and kept ones are freed. */
 extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_keep(int keep)
 {
         emu::keep_workers = keep != 0;
@@ -286,10 +284,9 @@ extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_cluster
         emu::next_together = together;
 }
 
-/* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
- * dynamic shared memory.  args[i] is the i-th pointer the kernel gets, or the
- * address of a tensor map.  Returns 0, or 1 with a message in err.  After a failure memory holds
- * whatever the blocks wrote until then.  One launch at a time per object. */
+/* Runs kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of dynamic shared
+ * memory.  args[i] is the i-th pointer, or the address of a tensor map.  Returns 0, or 1 with a
+ * message in err; memory then holds whatever the blocks wrote.  One launch at a time per object. */
 extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
         const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
         char *err, int err_cap)
@@ -337,15 +334,14 @@ extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
                 if (!emu::run_together(k, i, n, cluster, grid, block, smem, args, &regions, order,
                                        why, sizeof why)) {
 #pragma omp critical(tgc_emulate)
-                        /* the same block is named whatever the number of host threads */
+                        /* the same block is named for any number of host threads */
                         if (i < failed) {
                                 failed = i;
                                 snprintf(err, err_cap, "%s", why);
                         }
                 }
         }
-        /* After a failure threads lie about where they stopped; together blocks have many
-         * stacks. */
+        /* After a failure threads are left where they stopped; blocks in turns need many stacks. */
         if (!emu::keep_workers || together > 1 || failed != UINT_MAX)
                 emu::workers_free();
         return failed != UINT_MAX;

@@ -1,7 +1,7 @@
-/* emulate_ptx.h: the portable part of ptx.cuh for the emulator, name by name.
+/* emulate_ptx.h: the portable part of ptx.cuh for the emulator, function by function.
  *
- * The collectives gather their operands from the 32 lanes into plain matrices by
- * the layouts that ptx.cuh's opening comment draws, compute, and hand back. */
+ * Collectives gather the 32 lanes' operands into plain matrices, by the layouts in ptx.cuh's head,
+ * compute, and scatter the results. */
 #ifndef TGC_EMULATE_PTX_H
 #define TGC_EMULATE_PTX_H
 /* clang-format off: a line an instruction */
@@ -49,7 +49,7 @@ EMU_NAMESPACE
                 const unsigned *a, *b;
         };
 
-        /* Element e of lane l's word j of a fragment, as float: two 16-bit values a word ... */
+        /* Element e of word j of lane l's fragment, as float: two 16-bit values per word ... */
         inline float half_of(unsigned w, int e, bf16)
         {
                 return emu_from_bf16((unsigned short)(w >> 16 * e));
@@ -58,7 +58,7 @@ EMU_NAMESPACE
         {
                 return emu_from_f16((unsigned short)(w >> 16 * e));
         }
-        /* ... or one tf32, of whose mantissa the low 13 bits do not count. */
+        /* ... or one tf32, whose low 13 bits are ignored. */
         inline float half_of(unsigned w, int, float) { return __uint_as_float(w & ~0x1fffu); }
 
         /* D (16,8) += A (16,K) B (K,8), k ascending. */
@@ -114,7 +114,7 @@ EMU_NAMESPACE
                 product_all(w, a, b);
         }
 
-        /* Bytes of words; sums wrap as the hardware's do. */
+        /* Bytes, four per word; sums wrap as in hardware. */
         template <bool A_SIGNED>
         inline void mma_16832_all(Warp * w, unsigned)
         {
@@ -355,7 +355,7 @@ TGC_DEV void st_streaming(C *p, C v)
 
 TGC_DEV void prefetch_l2(const void *) {}
 
-/* Lets the block's other threads run first, for this is what a spin calls. */
+/* Yields first, as spins call this. */
 TGC_DEV int load_acquire(const int *p)
 {
         emu::yield();

@@ -1,8 +1,8 @@
-/* emulate_schedule.h: who of a block runs next, from its start to its end.
+/* emulate_schedule.h: schedules a block's threads from start to end.
  *
  * One warp at a time gets a pass: each of its lanes that can run does so until it waits or ends.
- * `order` chooses the warp and the order of its lanes.  Blocks that may wait for each other take
- * turns, a pass each. */
+ * `order` chooses the warp and the order of its lanes.  Blocks that may wait for each other
+ * alternate, a pass each. */
 #ifndef TGC_EMULATE_SCHEDULE_H
 #define TGC_EMULATE_SCHEDULE_H
 
@@ -39,8 +39,8 @@ EMU_NAMESPACE
                 b->ended++;
         }
 
-        /* Every thread of a block that keeps n threads comes here first; whether it is one too
-         * many. */
+        /* TGC_SURPLUS: every thread of a block that keeps n threads calls this first; true: the
+         * thread exits. */
         inline bool surplus(int n)
         {
                 Thread *t = self();
@@ -98,7 +98,7 @@ EMU_NAMESPACE
                 }
         }
 
-        /* Nobody can go on: say who waits where, the first few places. */
+        /* Deadlock: reports who waits where, the first few places. */
         inline void fail_stuck(Block * b)
         {
                 char text[480];
@@ -122,9 +122,9 @@ EMU_NAMESPACE
                            b->n, text);
         }
 
-        /* Make a block ready to run.  The caller has set kernel, name, args, idx, dim, grid, n,
-         * thread (contexts with stacks from stacks_map), smem, smem_size, order, with, n_with, rank
-         * and cluster. */
+        /* Prepares a block.  The caller has set kernel, name, args, idx, dim, grid, n, thread
+         * (contexts with stacks from stacks_map), smem, smem_size, order, with, n_with, rank and
+         * cluster. */
         inline void block_start(Block * b, char *stacks)
         {
                 b->ended = b->gone = 0;
@@ -161,7 +161,7 @@ EMU_NAMESPACE
                 }
         }
 
-        /* A pass of one warp of each block until all have ended or one has failed (b->failed,
+        /* Passes of one warp of each block, until all have ended or one has failed (b->failed,
          * b->message). */
         inline void blocks_run(Block * *with, int n)
         {

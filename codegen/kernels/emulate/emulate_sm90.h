@@ -1,7 +1,6 @@
-/* emulate_sm90.h: the part of ptx_sm90.cuh that kernels use, for the emulator, name by name.
- *
- * What arrives late on a GPU arrives late here (emulate_tma.h, emulate_wgmma.h).  So a missing
- * wait, or a slot given back too early, shows. */
+/* emulate_sm90.h: the functions of ptx_sm90.cuh that kernels use, for the emulator.  What arrives
+ * late on a GPU arrives late here (emulate_tma.h, emulate_wgmma.h), so a missing wait, or a stage
+ * released too early, shows. */
 #ifndef TGC_PTX_SM90_CUH
 #define TGC_PTX_SM90_CUH
 /* clang-format off: a line an instruction */

@@ -1,7 +1,7 @@
-/* emulate_tma.h: Hopper's mbarriers, copy engine and clusters, for emulate_sm90.h.
+/* emulate_tma.h: Hopper's mbarriers, TMA and clusters, for emulate_sm90.h.
  *
- * A tile that the copy engine fetches is NaNs until a thread checks its barrier.  What it stores is
- * read when a thread waits for the store. */
+ * A TMA load's destination is NaNs until a thread checks its barrier.  A TMA store reads its
+ * source when a thread waits for the store. */
 #ifndef TGC_EMULATE_TMA_H
 #define TGC_EMULATE_TMA_H
 /* clang-format off: a line an instruction */
@@ -12,7 +12,7 @@ EMU_NAMESPACE
 {
         /* ---- mbarrier --------------------------------------------------------------- */
 
-        /* The 64 bits of an mbarrier.  count 0: it is none. */
+        /* The 64 bits of an mbarrier.  count 0: not initialised. */
         struct MbarBits {
                 int bytes;
                 unsigned short pending;
@@ -29,7 +29,7 @@ EMU_NAMESPACE
                 return m;
         }
 
-        /* The block, of those that run by turns, in whose shared memory p lies. */
+        /* The block, among those that run in turns, whose shared memory holds p. */
         inline Block *block_of(const void *p)
         {
                 Block *b = self()->block;
@@ -74,14 +74,15 @@ EMU_NAMESPACE
 
         inline int box_bytes(const Map *m) { return m->box_bytes * m->box_rows; }
 
-        /* Bits 4 and up of an address, xor'ed with those three further up: `bits` of them. */
+        /* Swizzle: xors `bits` bits of the address, from bit 4 on, with the bits three further
+         * up. */
         inline unsigned swizzled(unsigned at, int bits)
         {
                 return at ^ (at >> 3 & ((1u << bits) - 1) << 4);
         }
 
-        /* each(element of the matrix or NULL outside, its place in shared memory) of the box at (x,
-         * y) whose first byte is at `base`. */
+        /* Calls each(element of the matrix or NULL outside, its address in shared memory) for the
+         * box at (x, y) whose first byte is at `base`. */
         template <class Each>
         inline void box_each(const Map *m, unsigned base, int x0, int y0, const Each &each)
         {
@@ -123,8 +124,7 @@ EMU_NAMESPACE
                 mbar_bytes((Mbar *)f->mbar, box_bytes(m));
         }
 
-        /* What the copy engine stores is read when somebody waits for it: what was written there
-         * since shows. */
+        /* A TMA store reads its source when it is waited for, so that later writes to it show. */
         inline void send(const char *from, const void *map, int x, int y)
         {
                 Thread *t = self();
@@ -137,7 +137,7 @@ EMU_NAMESPACE
                 t->sends.push_back({ from, *m, t->sent, x, y });
         }
 
-        /* Oldest first, all groups but the `left` latest. */
+        /* Delivers all groups but the latest `left`, oldest first. */
         inline void sends_deliver(Thread * t, int left)
         {
                 size_t i = 0;
@@ -166,7 +166,7 @@ EMU_NAMESPACE
                         }
         }
 
-        /* What somebody waits for comes now. */
+        /* Completes the loads that somebody waits for. */
         inline void fetch_awaited(Block * b, const Mbar *bar)
         {
                 for (int i = 0; i < b->n; i++)
@@ -202,7 +202,7 @@ EMU_NAMESPACE
                 fetch_awaited(b, bar);
         }
 
-        /* The same place in the shared memory of block `rank` of the cluster. */
+        /* The same address in the shared memory of block `rank` of the cluster. */
         template <class T>
         inline T *in_cluster(T * p, unsigned rank)
         {

@@ -28,7 +28,7 @@ TGC_DEV unsigned __activemask() { return emu::self()->warp->exists & ~emu::self(
 
 EMU_NAMESPACE
 {
-        /* What a lane puts in, where it reads from (-1: itself), and what it gets. */
+        /* A lane's value, its source lane (-1: itself), and its result. */
         struct Shuffle {
                 uint64_t in, out;
                 int from;

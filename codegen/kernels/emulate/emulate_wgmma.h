@@ -8,7 +8,7 @@
 
 #include "emulate_tma.h"
 
-/* 8 bits, as a tag of wgmma's. */
+/* Tag type for 8-bit wgmma. */
 struct e4m3 {
         unsigned char code;
 };
@@ -17,8 +17,8 @@ EMU_NAMESPACE
 {
         /* ---- wgmma ------------------------------------------------------------------------- */
 
-        /* The element (n, k), of `elem` bytes, of a tile as its descriptor says.  n_major: n, not
-         * k, is the contiguous axis. */
+        /* Element (n, k), of `elem` bytes, of the tile that a descriptor describes.  n_major: n is
+         * contiguous, not k. */
         inline unsigned tile_at(const Block *b, unsigned long long desc, bool n_major, int n, int k,
                                 int elem)
         {
@@ -40,7 +40,7 @@ EMU_NAMESPACE
                 return v;
         }
 
-        /* Element e of a word of four. */
+        /* Element e of a word of four codes. */
         inline float half_of(unsigned w, int e, e4m3)
         {
                 const unsigned b = w >> 8 * e & 255, x = b >> 3 & 15, m = b & 7;
@@ -50,12 +50,12 @@ EMU_NAMESPACE
                 return b & 0x80 ? -v : v;
         }
 
-        /* What `w`, the same of all threads of warpgroup `group`, does.  REGS: A is in
+        /* Computes wgmma `w`, the same in all threads of warpgroup `group`.  REGS: A is in
          * registers. */
         template <int R, bool REGS, int TA, int TB, class T>
         inline void wgmma_all(Block * b, int group, const Wgmma *w)
         {
-                /* W: elements of a word */
+                /* W: elements per word */
                 constexpr int N = 2 * R, EACH = sizeof(T), K = 32 / EACH, W = 4 / EACH;
                 static __thread float a[64][K], bt[K][N], d[64][N];
                 const Wgmma *of[128];
@@ -103,7 +103,7 @@ EMU_NAMESPACE
                 t->wgmma.push_back(w);
         }
 
-        /* Until at most `left` groups of this thread are under way. */
+        /* Waits until at most `left` groups of this thread are in flight. */
         inline void wgmma_settle(int left)
         {
                 Thread *t = self();
@@ -113,7 +113,7 @@ EMU_NAMESPACE
                 while (upto > t->issued - t->wgmma.size() &&
                        t->wgmma[upto - 1 - t->wgmma[0].number].group + left >= t->wgroup)
                         upto--;
-                for (int i = 0; i < 128;) /* all of the warpgroup have issued it */
+                for (int i = 0; i < 128;) /* until all of the warpgroup have issued it */
                         if (b->thread[group * 128 + i].issued < upto)
                                 yield();
                         else

@@ -1,23 +1,21 @@
-/* cross_entropy.cuh: the loss over a vocabulary of V, one row per tile.  (bf16 has a shorter way:
- * cross_entropy_exp.cuh.)
+/* cross_entropy.cuh: cross-entropy loss over a vocabulary of V, one row per tile.  (For bf16 see
+ * cross_entropy_exp.cuh, which stores no logits.)
  *
  *      ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem)
  *              lse[row] = log(sum(exp(logits[row]))), loss[row] = lse - logits[row][target].
  *              lse may be null, here and in ce_both_task.
  *      ce_grad_task<T, V, THREADS>(logits, ld, dlogits, ldd, targets, lse, tile, dloss)
  *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits: T (rows, ldd),
- *              perhaps the logits themselves.
+ *              possibly the logits themselves.
  *      ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss)
- *              both of the above at once, the gradient in place of the logits.  A row of up to
- *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in
- *              registers between reading and writing; a longer one is read twice, the second time
- *              from L2.
+ *              both at once, the gradient in place of the logits.  A row of up to CE_HOLD(THREADS)
+ *              bytes per thread (512 threads, bf16: V <= 57344) stays in registers between reading
+ *              and writing; a longer one is read again, from L2.
  *
- * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.
- * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
- * ld should be rounded up.  targets: int (rows); a target below 0 or from V on is
- * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
- * dloss(row, 0, v[1]) is a plain prologue; what divides by the token count is in it.
+ * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.  Rows whose size
+ * is a multiple of 16 bytes are read 16 bytes at a time, so round ld up.  targets: int (rows); a
+ * target outside of [0, V) is ignored: loss 0, lse 0, gradient 0, and the logits are not read.
+ * dloss(row, 0, v[1]) is a plain prologue; division by the token count is in it.
  *
  * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 1024.  shared memory: CE_SMEM
  * bytes. */
@@ -31,8 +29,8 @@
 
 #define CE_LOG2E 1.4426950408889634f
 
-/* A running sum of exponentials: s * 2^m, exponents in base 2 (x * log2 e).  m
- * starts low but finite, so that a row of -inf needs no special case. */
+/* A running sum of exponentials, s * 2^m, in base 2 (x * log2 e).  m starts low but finite, so a
+ * row of -inf needs no special case. */
 struct CeSum {
         float m, s;
 
@@ -62,8 +60,8 @@ struct CeSum {
         __device__ float lse() const { return m * 0.6931471805599453f + logf(s); }
 };
 
-/* One row in pieces of W neighbouring logits: piece i of a thread starts at
- * column (i * THREADS + thread) * W.  W = 1 where rows are not 16-byte aligned. */
+/* One row in vectors of W logits: vector i of a thread starts at column (i * THREADS + thread) *
+ * W.  W = 1 where rows are not 16-byte aligned. */
 template <class T, int V, int THREADS, int W>
 struct CeRow {
         static constexpr int PER = (V + W * THREADS - 1) / (W * THREADS);
@@ -72,14 +70,14 @@ struct CeRow {
         };
 
         static __device__ int col(int i) { return (i * THREADS + (int)threadIdx.x) * W; }
-        /* Whether piece i exists, and all of it; known at compile time for all but the last i. */
+        /* Does vector i exist, completely?  A compile-time constant for all but the last. */
         static __device__ bool has(int i) { return (i + 1) * THREADS * W <= V || col(i) < V; }
         static __device__ bool whole(int i)
         {
                 return V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + W <= V;
         }
         static __device__ Piece get(const T *row, int i) { return *(const Piece *)(row + col(i)); }
-        /* As floats; the padding of the last piece counts as -inf. */
+        /* To floats; padding behind the last column counts as -inf. */
         static __device__ void open(float (&v)[W], const Piece &p, int i)
         {
 #pragma unroll
@@ -152,7 +150,7 @@ TGC_DEV void ce_row_grad(const T *row, T *drow, int target, float lse, float d)
         }
 }
 
-/* The row stays in registers, as it was stored. */
+/* The row in registers, in storage format. */
 template <class T, int V, int THREADS, int W>
 TGC_DEV float ce_row_both(T *row, int target, float d, float *red)
 {
@@ -246,7 +244,7 @@ TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, fl
         float *red = (float *)smem, d[1], l = 0.f, hit = 0.f;
         int target = targets[tile];
         if (target >= 0 && target < V) {
-                /* before its owner overwrites it: join() has barriers */
+                /* read before its owner overwrites it; join() has barriers */
                 hit = to_float(row[target]);
                 dloss(tile, 0, d);
                 if (!ce_wide(logits, ld)) {

@@ -1,30 +1,30 @@
-/* cross_entropy_exp.cuh: the loss over a vocabulary, and its gradient, from logits that are never
- * stored.
+/* cross_entropy_exp.cuh: cross-entropy loss over a vocabulary, and its gradient, without storing
+ * logits.
  *
- * The last linear's epilogue stores exponentials, relative to that of the row's target t, whose
+ * The last linear's epilogue stores exponentials relative to that of the row's target t, whose
  * logit is computed first:
  *
- *      e_ij = exp(l_ij - l_it)         z_i = sum over j of e_ij, of which the target's share is 1
+ *      e_ij = exp(l_ij - l_it)         z_i = sum over j of e_ij, including the target's 1
  *      loss_i = log z_i                dloss/dl_ij = d_i / z_i * (j = t ? -(z_i - 1) : e_ij)
  *
- * So the stored matrix is the gradient, except for one column and a factor of each row.  ce_finish
- * corrects the column, dx applies the factor in its epilogue, and dw multiplies x scaled by it.  No
- * kernel passes over rows x V values again.  z is at least 1.  e is cut off at 2^CE_MOST, which
- * only a token whose loss is beyond 69 nats reaches.
+ * So the stored matrix is the gradient, except for the target's column and a factor per row.
+ * ce_finish corrects the column, dx applies the factor in its epilogue, and dw multiplies x scaled
+ * by it: no further pass over rows x V values.  z >= 1.  e is cut off at 2^CE_MOST, which only a
+ * token with a loss beyond 69 nats reaches.
  *
  *      ce_shift_task<T, C, W>(x, ldx, w, ldw, V, rows, targets, shift, tile)
- *              shift[row] = log2(e) * x[row] w[target]; tiles of CE_SHIFT_ROWS rows.  w: (V, C)
+ *              shift[row] = log2(e) * x[row] . w[target]; tiles of CE_SHIFT_ROWS rows.  w: (V, C)
  *      ce_exp(v, shift)
- *              the epilogue: e of a logit (functor.cuh)
+ *              for the epilogue: e of a logit (functor.cuh)
  *      ce_finish_task<T, V, C, W, PARTS, GRAD>(e, lde, rows, sums, targets, loss, x, ldx, xs,
  *              factor, tile, smem, dloss)
- *              sums: float (PARTS, rows), of e over parts of the columns; with PARTS 0 e itself is
- *              read.  loss[row], and with GRAD factor[row] = d / z, xs[row] = x[row] * factor
- *              (rows, C), and e's column of the target. tiles of CE_FINISH_ROWS rows; shared
- *              memory: CE_FINISH_SMEM
+ *              sums: float (PARTS, rows), sums of e over parts of the columns; PARTS 0: e is read
+ *              instead.  Writes loss[row]; with GRAD also factor[row] = d / z, xs[row] = x[row] *
+ *              factor (rows, C), and e's column of the target.  tiles of CE_FINISH_ROWS rows;
+ *              shared memory: CE_FINISH_SMEM
  *
- * W divides C and is what may be read of x and w at a time.  256 threads.  A target below 0 or from
- * V on is ignored: its shift is large, so that e, factor and loss are 0. */
+ * W divides C: vector width for x and w.  256 threads.  A target outside of [0, V) is ignored: its
+ * shift is so large that e, factor and loss are 0. */
 #ifndef TGC_CROSS_ENTROPY_EXP_CUH
 #define TGC_CROSS_ENTROPY_EXP_CUH
 
@@ -59,7 +59,7 @@ TGC_DEV void ce_shift_task(const T *x, int ldx, const T *w, int ldw, int V, int 
                 shift[row] = sum;
 }
 
-/* z of the block's rows, into z[0..31]; part: 8 x 32 floats. */
+/* z of the block's rows, to z[0..31]; part: 8 x 32 floats. */
 template <class T, int V, int PARTS>
 TGC_DEV void ce_row_sums(const T *e, int lde, int rows, int row0, const float *sums, float *z,
                          float *part)

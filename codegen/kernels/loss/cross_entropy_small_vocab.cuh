@@ -1,5 +1,5 @@
-/* cross_entropy_small_vocab.cuh: last linear, loss and gradients of a small vocabulary: a block has
- * rows whole, and all of w.
+/* cross_entropy_small_vocab.cuh: last linear, loss and gradients for a small vocabulary in one
+ * kernel: a block has whole rows of logits, and all of w.
  *
  *      ce_small_vocab_task<Ce, PREFETCH>(x, ldx, w, ldw, bias, targets, rows, d, loss, dx, tile,
  *              tiles, smem, dloss)
@@ -8,23 +8,22 @@
  *              d (rows, Ce::LD) = (softmax(logits) - onehot(target)) * dloss(row), zeros from
  *              column V on; dx (rows, C) = d w.
  *
- * Ce: CeSmallVocab<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; both aligned to 16
- * bytes in every row.  bias: (V), may be null.  targets: int (rows); one that is below 0 or from V
- * on does not count: its loss and its d are 0. dloss(row, 0, v[1]) is a plain prologue.  C is a
- * multiple of 16, V at most MOST_V.  Products are mma's: 16-bit ones, or of float32 three tf32
- * products each (one with TGC_TF32).
+ * Ce: CeSmallVocab<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; rows of both are
+ * 16-byte aligned.  bias: (V) or null.  targets: int (rows); one outside of [0, V) does not count:
+ * loss and d are 0.  dloss(row, 0, v[1]) is a plain prologue.  C is a multiple of 16, V at most
+ * MOST_V.  GEMMs use mma.sync: 16-bit, or 3xTF32 for float32 (one tf32 mma with TGC_TF32).
  *
- * ROWS rows at a time: each of the eight warps has its steps of K for all logits; they add up; a
- * warp has two rows to itself for the softmax; then all have their columns of dx.  w is asked for
- * before pdl_wait, which the task calls; PREFETCH: all that it reads but x is there then.
- * tiles: any number; 256 threads; shared memory: Ce::SMEM. */
+ * Per ROWS rows: each of the eight warps computes its k steps for all logits; the parts are added;
+ * each warp does the softmax of two rows; then each warp computes its columns of dx.  w is
+ * requested before pdl_wait, which the task calls; PREFETCH: everything but x may be read before
+ * it.  tiles: any number; 256 threads; shared memory: Ce::SMEM. */
 #ifndef TGC_CROSS_ENTROPY_SHORT_CUH
 #define TGC_CROSS_ENTROPY_SHORT_CUH
 
 #include "cross_entropy.cuh"
 #include "gemm_tf32.cuh"
 
-/* 16 rows of A at one step of K, as mma takes them; float32 in two parts. */
+/* A fragments of 16 rows at one k step; float32 as hi and lo. */
 template <class T>
 struct CeRows {
         unsigned a[4];
@@ -71,15 +70,14 @@ struct CeSmallVocab {
         typedef T_ T;
         static constexpr int V = V_, C = C_, MOST_V = 128, LD = (V + 7) / 8 * 8;
         static constexpr int ROWS = 16, WARPS = 8, THREADS = 32 * WARPS, UNIT = 16 / (int)sizeof(T);
-        static constexpr int STEP = 32 / (int)sizeof(T); /* of K, that one mma takes */
-        /* logits in pairs of eight columns */
+        static constexpr int STEP = 32 / (int)sizeof(T); /* of K per mma */
+        /* logits in pairs of 8 columns */
         static constexpr int VP = (V + 15) / 16 * 16, TILES = VP / 8;
-        /* of dx, that a warp has at most */
+        /* of dx, per warp at most */
         static constexpr int PAIRS = (C / 16 + WARPS - 1) / WARPS;
-        /* rows of a warp in the softmax, logits of a lane */
+        /* softmax: rows per warp, logits per lane */
         static constexpr int OWN = ROWS / WARPS, N = (VP + 31) / 32;
-        /* Rows in shared memory: of w and x, of parts of the logits, of d; what lies before
-         * each. */
+        /* Row strides in shared memory: of w and x, of partial logits, of d; then offsets. */
         static constexpr int LW = C + 8, LR = VP + 4, LT = VP + 8, PARTS = WARPS / 2;
         static constexpr int AT_X = VP * LW * (int)sizeof(T), X = ROWS * LW * (int)sizeof(T),
                              RED = PARTS * ROWS * LR * 4;
@@ -90,7 +88,7 @@ struct CeSmallVocab {
         static __device__ __forceinline__ int lane() { return (int)threadIdx.x & 31; }
         static __device__ __forceinline__ int warp() { return (int)threadIdx.x >> 5; }
 
-        /* TO rows of C, zeros from `from` on. */
+        /* Copies TO rows of C, zeros from `from` on. */
         template <int TO>
         static __device__ __forceinline__ void copy(T *s, const T *x, long ld, int from)
         {
@@ -104,14 +102,14 @@ struct CeSmallVocab {
                                            r < from);
                 }
         }
-        /* At column k of 16 rows. */
+        /* Fragments of 16 rows at column k. */
         static __device__ __forceinline__ void rows_at(CeRows<T> &f, const T *s, int ld, int k)
         {
                 ldmatrix_x4(f.a, s + (lane() & 15) * ld + k + (lane() >> 4) * (STEP / 2));
                 f.split();
         }
 
-        /* Logits in parts, one of each pair of warps, to red. */
+        /* Partial logits, one per pair of warps, to red. */
         static __device__ __forceinline__ void logits(float *red, const T *xs, const T *ws)
         {
                 float d[TILES][4] = {};
@@ -135,7 +133,7 @@ struct CeSmallVocab {
                 red += (warp() % PARTS * ROWS + lane() / 4) * LR + lane() % 4 * 2;
 #pragma unroll
                 for (int late = 1; late >= 0; late--) {
-                        /* x was read, which lies there too; then the second half's */
+                        /* red overlaps x, which has been read; then the second half's */
                         __syncthreads();
                         if (warp() / PARTS != late)
                                 continue;
@@ -158,8 +156,8 @@ struct CeSmallVocab {
                 return part[0] + part[ROWS * LR] + (part[2 * ROWS * LR] + part[3 * ROWS * LR]);
         }
 
-        /* The warp's rows of logits to their d; hands back their losses; in every lane.  target: -1
-         * where a row does not count. */
+        /* Softmax of the warp's rows: logits to d; returns their losses, in every lane.  target:
+         * -1 where a row does not count. */
         template <class Bias>
         static __device__ __forceinline__ void softmax(float (&loss)[OWN], T *ds, T *d, int there,
                                                        const float *red, const Bias *bias,
@@ -211,7 +209,7 @@ struct CeSmallVocab {
                 }
         }
 
-        /* dx's rows, of which `rows` are there. */
+        /* dx's rows, `rows` of which exist. */
         template <class Out>
         static __device__ __forceinline__ void grad_x(Out *dx, const T *ds, const T *ws, int rows)
         {

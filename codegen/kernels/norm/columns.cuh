@@ -1,20 +1,17 @@
-/* columns.cuh: sums down the columns of a rows x N matrix (bias gradients,
- * gain gradients), in one fixed order.
+/* columns.cuh: column sums of a rows x N matrix (bias gradients, gain gradients), in one fixed
+ * order.
  *
  *      column_sum_task<N, COLS, THREADS>(rows, chunks, tile, smem, prologue, epilogue)
- *
- * sums prologue(row, col) over chunk c's rows and gives epilogue(c, col, sum).  Chunk c of
- * `chunks` is rows [c*R, (c+1)*R) with R = ceil(rows / chunks); empty chunks give 0.
- * A tile is COLS columns of one chunk: tile = chunk * ceil(N / COLS) + column tile.
- *
- * Few rows: chunks = 1, COLS = 256, and the epilogue is the real one (row is 0).
- * Many rows: chunks so that there are about 400 tiles, with the epilogue
- * ColumnsStore<N>{partial}, partial: float (chunks, N); then columns_reduce_task adds them up.
- *
+ *              epilogue(c, col, sum of prologue(row, col) over the rows of chunk c).  Chunk c of
+ *              `chunks` is rows [c*R, (c+1)*R), R = ceil(rows / chunks); empty chunks give 0.  A
+ *              tile is COLS columns of one chunk: tile = chunk * ceil(N / COLS) + column tile.
  *      columns_reduce_task<N, THREADS>(n, partial, tile, smem, epilogue)
+ *              epilogue(0, col, sum over the n rows of partial); tiles: ceil(N / 32).  Also reads
+ *              the partials of norm_grad_task.
  *
- * gives epilogue(0, col, sum over the n rows of partial); tiles: ceil(N / 32).  The
- * partials of norm_grad_task and column_sum_task are both read by it.
+ * Few rows: chunks = 1, COLS = 256, and the epilogue is the real one (row is 0).  Many rows: so
+ * many chunks that there are about 400 tiles, with epilogue ColumnsStore<N>{partial}, partial:
+ * float (chunks, N); then columns_reduce_task.
  *
  * THREADS: 256.  shared memory: COLUMNS_SMEM(THREADS) bytes. */
 #ifndef TGC_COLUMNS_CUH

@@ -1,10 +1,9 @@
 /* norm.cuh: layer norm and RMS norm of rows (row_part.cuh).
  *
  *      norm_task<KIND, N, THREADS, FEW>(rows, tile, eps, smem, prologue, epilogue)
- *              epilogue gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
- *              gain and bias are the epilogue's.  FEW: the rows are few, so waiting for memory is
- *              most of the time; what the epilogue reads is then read with x, if registers have
- *              room for it. */
+ *              The epilogue gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS), and applies
+ *              gain and bias.  FEW: few rows, bound by memory latency: the epilogue's reads are
+ *              issued with x's, if there are registers. */
 #ifndef TGC_NORM_CUH
 #define TGC_NORM_CUH
 

@@ -1,17 +1,17 @@
-/* norm_backward.cuh: the norms' backward pass over many rows of 16-bit values.
+/* norm_backward.cuh: backward pass of norms, for many rows of 16-bit values.
  *
  *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain,
  *              epilogue, dgain, dbias)
  *              norm_grad_task (norm_grad.cuh) with ACC.  x and g, the gradient of the output, have
- *              rows ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
+ *              rows ldx and ldg elements apart, 16-byte aligned; N is a multiple of 8.
  *
  * A row is read once from device memory.  Each thread copies its part of the next rows to shared
- * memory, NORM_BACK_STAGES ahead, and requests what the epilogue reads before it makes the sums.
+ * memory, NORM_BACK_STAGES ahead, and issues the epilogue's reads before the reductions.
  *
- * Some 32 to 48 KB a multiprocessor should be under way at a time, of rows that lie side by side in
- * memory.  Twice as much is slower, and so are blocks with ranges of rows of their own.  So launch
- *      NORM_BACK_BLOCKS(N) blocks of NORM_BACK_THREADS(N) threads a multiprocessor.
- * They are few, and so are the partial sums.  shared memory: NORM_BACK_SMEM(N, THREADS). */
+ * Best are 32 to 48 KB in flight per multiprocessor, of rows adjacent in memory: twice as much is
+ * slower, and so are contiguous ranges of rows per block.  So launch NORM_BACK_BLOCKS(N) blocks of
+ * NORM_BACK_THREADS(N) threads per multiprocessor, which also keeps partial sums few.  shared
+ * memory: NORM_BACK_SMEM(N, THREADS). */
 #ifndef TGC_NORM_BACK_CUH
 #define TGC_NORM_BACK_CUH
 
@@ -20,7 +20,7 @@
 
 #define NORM_BACK_STAGES 2
 
-/* Pieces of 8 elements that a thread has of a row. */
+/* Vectors of 8 elements of a row that a thread has. */
 __host__ __device__ constexpr int norm_back_per(int n, int threads)
 {
         return (n / 8 + row_lanes(n, threads) - 1) / row_lanes(n, threads);
@@ -30,7 +30,7 @@ __host__ __device__ constexpr int norm_back_per(int n, int threads)
 #define NORM_BACK_SMEM(N, THREADS) \
         (ROW_SMEM + NORM_BACK_STAGES * 2 * 16 * (THREADS)*norm_back_per(N, THREADS))
 
-/* A thread's places in shared memory. */
+/* A thread's slots in shared memory. */
 template <int N, int THREADS, class T>
 struct NormBackRows {
         static constexpr int LANES = row_lanes(N, THREADS), ROWS = THREADS / LANES,
@@ -71,8 +71,8 @@ struct NormBackRows {
         }
 };
 
-/* K sums over the LANES threads of a row; each of them gets them.  red: K floats for each warp,
- * that no thread still reads: one barrier is all that is waited for. */
+/* K sums over the LANES threads of a row; each thread gets them.  red: K floats per warp, no
+ * longer read by any thread, so that one barrier suffices. */
 template <int LANES, int THREADS, int K>
 TGC_DEV void norm_back_sums(float (&v)[K], float *red)
 {
@@ -111,13 +111,14 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
         typedef NormBackRows<N, THREADS, T> Rows;
         constexpr int PER = Rows::PER, LANES = Rows::LANES;
         constexpr bool LAYER = KIND == NORM_LAYER;
-        /* in registers: a block waits for its slowest thread, a warp for nobody */
+        /* hold the row in registers: with several warps per row, a block waits for its slowest
+         * thread */
         constexpr bool HOLD = LANES > 32;
         static_assert(N % 8 == 0 && Epilogue::MAXV >= 8 && sizeof(T) == 2,
                       "norm_back: vectors of 8");
         const Rows in = { x, g, ldx, ldg, rows, (uint4 *)(smem + ROW_SMEM) + threadIdx.x };
         float acc_g[PER][8] = {}, acc_b[PER][8] = {}, w[HOLD ? PER : 1][8];
-        /* 48 for the sums, of RMS 32 twice in turns; 16 for the mean's */
+        /* 48 for the sums (RMS: two alternating sets of 32), 16 for the mean's */
         float *red = (float *)smem;
         int stage = 0, odd = 0;
         if (HOLD)
@@ -133,7 +134,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                 const bool live = HOLD || row < rows;
                 EpilogueReads<Epilogue, 8> reads[PER];
                 float v[HOLD ? PER : 1][8], dy[HOLD ? PER : 1][8];
-                /* of squares, of dy (x - mean), of dy */
+                /* sums of squares, of dy (x - mean), of dy */
                 float mean[1] = {}, sum[LAYER ? 3 : 2] = {};
                 if (live)
 #pragma unroll
@@ -150,7 +151,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                                 in.get_g(dy[HOLD ? i : 0], stage, i);
                                         mean[0] += LAYER ? vec_sum(v[HOLD ? i : 0]) : 0.f;
                                 }
-                const auto again = [&](int i, int h) { /* what registers do not hold */
+                const auto again = [&](int i, int h) { /* reads again what registers do not hold */
                                                        if (HOLD)
                                                                return;
                                                        in.get_x(v[h], stage, i);
@@ -178,7 +179,8 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                         }
                                 }
                 norm_back_sums<LANES, THREADS>(sum, red + (LAYER ? 0 : odd));
-                odd ^= 32; /* others may still read these; with a mean, its barrier sees to that */
+                odd ^= 32; /* alternate: others may still read these (with a mean, its barrier
+                            * prevents that) */
                 const float rstd = rsqrtf(sum[0] * (1.f / N) + eps), s2 = sum[1] * rstd * (1.f / N);
                 const float s1 = LAYER ? sum[LAYER ? 2 : 0] * (1.f / N) : 0.f;
                 if (live)

@@ -1,18 +1,17 @@
-/* norm_grad.cuh: the gradient of a norm's input, and of gain and bias if asked (row_part.cuh).
+/* norm_grad.cuh: gradient of a norm's input, and of gain and bias if asked (row_part.cuh).
  * norm_backward.cuh does the same for many rows of 16-bit values.
  *
  *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, PREFETCH>(rows, tile, tiles, eps, smem,
  *              prologue_x, prologue_dy, epilogue, dgain, dbias)
- *              dx of norm_task from x (statistics are computed again) and dy, the gradient of
- *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0
- *              prologue_dy is a plain prologue.  Else prologue_dy(row, col, dy, g) fills two
- *              vectors: g, the gradient of the whole output, and dy = g * gain; and dgain, dbias:
- *              float (tiles, N) get the sums of g * xhat and of g over the rows of each tile, for
- *              columns_reduce_task (columns.cuh).  Tile t works on the row groups t, t + tiles,
- *              ...: with ACC, launch a fixed number (528, or fewer when there are fewer groups);
- *              without ACC as many tiles as groups.  ONCE: tiles is the number of groups, so each
- *              block has one, and they are few.  PREFETCH, with it: calls pdl_wait when all but
- *              prologue_dy's has been asked for.
+ *              dx of norm_task from x (statistics are recomputed) and dy, the gradient of the value
+ *              before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 prologue_dy
+ *              is a plain prologue.  Else prologue_dy(row, col, dy, g) fills two vectors: g, the
+ *              gradient of the whole output, and dy = g * gain; and dgain, dbias: float (tiles, N)
+ *              get each tile's sums of g * xhat and of g, for columns_reduce_task (columns.cuh).
+ *              Tile t has the row groups t, t + tiles, ...: with ACC launch a fixed number of tiles
+ *              (528, or the groups if fewer), without ACC one per group.  ONCE: tiles is the number
+ *              of groups, and small.  PREFETCH (with ONCE): the task calls pdl_wait after issuing
+ *              all reads but prologue_dy's.
  *
  * shared memory: ROW_SMEM bytes; with ACC NORM_GRAD_SMEM(N). */
 #ifndef TGC_NORM_GRAD_CUH
@@ -24,7 +23,7 @@ enum { ACC_GAIN = 1, ACC_BIAS = 2 };
 
 #define NORM_GRAD_SMEM(N) (ROW_SMEM + ((N) <= 1024 ? 12 * (N) : 0))
 
-/* Two sums for one pair of barriers. */
+/* Two sums with one pair of barriers. */
 template <int LANES, int THREADS>
 TGC_DEV void lanes_sum2(float &x, float &y, float *red)
 {
@@ -46,7 +45,7 @@ TGC_DEV void lanes_sum2(float &x, float &y, float *red)
         y = warp_sum(lane < THREADS / 32 ? red[32 + lane] : 0.f);
 }
 
-/* The second prologue of norm_grad_task with one shape: dy and g. */
+/* Calls prologue_dy in either form: dy and g. */
 template <int ACC, int V, class PrologueDY>
 TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col, float (&dy)[V],
                                     float (&g)[V])
@@ -57,7 +56,7 @@ TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col
                 prologue(row, col, dy);
 }
 
-/* Add the columns (col.., V) of all row groups of the block and store them.  sum: N floats for each
+/* Adds the columns (col.., V) of all row groups of the block and stores them.  sum: N floats per
  * warp but one. */
 template <int N, int THREADS, int V, int PER>
 TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
@@ -127,7 +126,7 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         float acc_g[HOLD_ACC ? PER : 1][V] = {}, acc_b[HOLD_ACC ? PER : 1][V] = {};
         dgain += (long long)tile * N * (ACC & ACC_GAIN ? 1 : 0);
         dbias += (long long)tile * N * (ACC & ACC_BIAS ? 1 : 0);
-        if (N_ACC && !HOLD_ACC) /* too long for registers: add up in memory, in L2 */
+        if (N_ACC && !HOLD_ACC) /* too long for registers: accumulate in memory (L2) */
                 for (int c = (int)threadIdx.x * V; c < N; c += THREADS * V) {
                         if (ACC & ACC_GAIN)
                                 store<V>(dgain + c, acc_g[0]);

@@ -1,10 +1,10 @@
-/* reduce.cuh: a value of each row (row_part.cuh).
+/* reduce.cuh: reductions of rows (row_part.cuh).
  *
  *      reduce_task<KIND, N, THREADS>(rows, n, tile, smem, prologue, epilogue)
- *              RED_SUM, RED_MAX, RED_LOGSUMEXP: epilogue(row, 0, v[1]).  Empty rows cannot be.
- *              A NaN is ignored by RED_MAX as by fmaxf.
+ *              RED_SUM, RED_MAX, RED_LOGSUMEXP: epilogue(row, 0, v[1]).  Rows are not empty.
+ *              RED_MAX ignores NaN, as fmaxf does.
  *      argmax_task<N, THREADS>(rows, n, tile, smem, prologue, int *out)     out: int (rows)
- *              the lowest index wins a tie; a NaN counts as -inf. */
+ *              ties: lowest index; NaN counts as -inf */
 #ifndef TGC_REDUCE_CUH
 #define TGC_REDUCE_CUH
 
@@ -13,7 +13,7 @@
 
 enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
 
-/* With the vector width settled. */
+/* With the vector width as a template argument. */
 template <int KIND, int N, int THREADS, int V, class Prologue, class Epilogue>
 TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Prologue &prologue,
                          const Epilogue &epilogue)

@@ -1,39 +1,38 @@
-/* round_fp8.cuh: rounds activations to e4m3 with a scale (ir/fp8.c), for linears of fp8 weights.
+/* round_fp8.cuh: quantises activations to e4m3 with scales (ir/fp8.c), for linears with fp8
+ * weights.
  *
  *      round_fp8_task<N, G, THREADS>(rows, tile, smem, prologue, epilogue)
- *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest /
- *              448.  N is a multiple of 8, or G is N.  Tiles: rows * ceil(N/G) by
- *              ROW_ROWS(G, THREADS), rounded up.
+ *              rounds each group of G values of a row of N (the last may be shorter) to e4m3 times
+ *              (largest magnitude / 448), and passes the rounded values on.  N is a multiple of 8,
+ *              or G is N.  Tiles: rows * ceil(N/G) / ROW_ROWS(G, THREADS), rounded up.
  *      round_fp8_codes_task<N, G, THREADS>(to, ld, rows, tile, smem, prologue)
- *              rows of ld bytes: N codes, then a scale in float32 for every G of them, which
- *              divides N.  As many tiles.  What is not finite has codes of 0, and a scale that is
- *              no number.
+ *              writes rows of ld bytes: N codes, then a float32 scale per group; G divides N.  As
+ *              many tiles.  A group with a value that is not finite has codes 0 and scale NaN.
  *
- * A value of e4m3 is exact in bf16 and f16; times its scale it is rounded as all activations
- * are. */
+ * An e4m3 value is exact in bf16 and f16; times its scale it is rounded as all activations are. */
 #ifndef TGC_ROUND_FP8_CUH
 #define TGC_ROUND_FP8_CUH
 
 #include "row_part.cuh"
 
-/* x, at most 448, to the nearest e4m3, ties to even. */
+/* x (|x| <= 448) to the nearest e4m3, ties to even. */
 TGC_DEV float to_e4m3(float x)
 {
         const unsigned bits = __float_as_uint(x), mag = bits & 0x7fffffffu;
-        /* below 2^-6 a multiple of 2^-9, which is what 2^14 has room for */
+        /* below 2^-6: adding 2^14 rounds to a multiple of 2^-9 */
         const float small = __uint_as_float(mag) + 0x1p14f - 0x1p14f;
         const unsigned large = (mag + 0x7ffffu + (mag >> 20 & 1)) & ~0xfffffu;
         return __uint_as_float((mag < 0x3c800000u ? __float_as_uint(small) : large) |
                                (bits & 0x80000000u));
 }
 
-/* The scale of a group whose largest magnitude is `most`; NaN if a value is not finite. */
+/* The scale of a group; most: its largest magnitude.  NaN if a value is not finite. */
 TGC_DEV float e4m3_scale(float most)
 {
         return most == INFINITY ? __uint_as_float(0x7fc00000u) : fmaxf(most / 448.f, 0x1p-126f);
 }
 
-/* Reads groups as rows, PER for each row of x.  Columns beyond its end are 0. */
+/* A prologue that makes rows of groups, PER per row of x.  Columns beyond x's end are 0. */
 template <int N, int G, class Prologue>
 struct GroupPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV, PER = (N + G - 1) / G;
@@ -101,7 +100,7 @@ TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prol
                 __syncthreads();
 }
 
-/* The code of what to_e4m3 gives. */
+/* The code of a value that to_e4m3 returned. */
 TGC_DEV unsigned e4m3_code(float x)
 {
         const unsigned bits = __float_as_uint(x), mag = bits & 0x7fffffffu,

@@ -1,12 +1,12 @@
-/* row_exp.cuh: a row's sum of exponentials in one pass, for softmax.cuh and reduce.cuh.  Each lane
- * keeps the largest value met so far, m, and a sum s; what they stand for is s * exp(m). */
+/* row_exp.cuh: sum of a row's exponentials in one pass (online softmax), for softmax.cuh and
+ * reduce.cuh.  Each lane keeps the running maximum m and a sum s, which stand for s * exp(m). */
 #ifndef TGC_ROW_EXP_CUH
 #define TGC_ROW_EXP_CUH
 
 #include "row_part.cuh"
 
-/* Sum of exponentials met so far, s * exp(m): add v.  m = -inf stands for "nothing
- * but -inf yet", where the reference is 0, so that a NaN still reaches s. */
+/* The reference exponent: m, or 0 while m = -inf (nothing but -inf so far), so that a NaN still
+ * reaches s. */
 TGC_DEV float exp_ref(float m) { return m == -INFINITY ? 0.f : m; }
 
 template <int V>
@@ -25,7 +25,7 @@ TGC_DEV void exp_add(float &m, float &s, const float (&v)[V])
                 s += expf(v[j] - exp_ref(m));
 }
 
-/* The same over all lanes: afterwards each has the row's m and s. */
+/* Merges all lanes of a row; each gets the row's m and s. */
 template <int LANES, int THREADS>
 TGC_DEV void exp_join(float &m, float &s, float *red)
 {

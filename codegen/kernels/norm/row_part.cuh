@@ -1,15 +1,14 @@
-/* row_part.cuh: the rows of a matrix shared out to the threads of a block, for work along the last
+/* row_part.cuh: distributes the rows of a matrix over a block's threads, for work along the last
  * dimension (norm.cuh, norm_grad.cuh, softmax.cuh, reduce.cuh, round_fp8.cuh, append_rows.cuh).
  *
- * N is the row length; 0 where it is known only at run time (n; N > 0 ignores n).
- * ROW_LANES(N, THREADS) threads share a row, so that one tile is a group of
- * ROW_ROWS(N, THREADS) = THREADS / ROW_LANES rows; tiles: ceil(rows / ROW_ROWS).
- * THREADS that suit: 128 up to N = 1024, 256 up to 4096, 512 up to 16384 and for
- * run-time n, 1024 above.
+ * N is the row length, or 0 if known only at run time (n; N > 0 ignores n).  ROW_LANES(N, THREADS)
+ * threads share a row; a tile is a group of ROW_ROWS(N, THREADS) = THREADS / ROW_LANES rows;
+ * tiles: ceil(rows / ROW_ROWS).  Suitable THREADS: 128 up to N = 1024, 256 up to 4096, 512 up to
+ * 16384 and for run-time n, 1024 above.
  *
- * Where a row fits, it is held in registers and prologues are called once.  Else
- * they are called up to three times per element: a prologue that also stores (the
- * new residual) must therefore not read what it stores.
+ * A row that fits is held in registers, and prologues are called once.  Else they are called up to
+ * three times per element: a prologue that also stores (the new residual) must not read what it
+ * stores.
  *
  * shared memory: ROW_SMEM bytes, unless a task says otherwise. */
 #ifndef TGC_ROW_PART_CUH
@@ -20,7 +19,7 @@
 
 #define ROW_SMEM 256
 
-/* Threads along a row: eight elements each up to a warp, a warp up to 1024, then the block. */
+/* Threads per row: eight elements each up to a warp; a warp up to 1024 elements; then the block. */
 __host__ __device__ constexpr int row_lanes(int n, int threads)
 {
         return n == 0 || n > 1024 ? threads : n > 128 ? 32 : pow2_ceil((n + 7) / 8);
@@ -28,14 +27,14 @@ __host__ __device__ constexpr int row_lanes(int n, int threads)
 #define ROW_LANES(N, THREADS) row_lanes(N, THREADS)
 #define ROW_ROWS(N, THREADS) ((THREADS) / ROW_LANES(N, THREADS))
 
-/* Floats a thread may hold of its rows. */
+/* Floats of its rows that a thread may hold. */
 __host__ __device__ constexpr int row_budget(int threads)
 {
         return vec_min(128, vec_min(65536 / threads, 255) - 48);
 }
 
-/* Reductions over the LANES threads of a row; each of them gets the result.
- * All threads of the block take part.  red: 64 floats. */
+/* Reductions over the LANES threads of a row; each thread gets the result.  All threads of the
+ * block call.  red: 64 floats. */
 template <int LANES, int THREADS>
 TGC_DEV float lanes_sum(float x, float *red)
 {
@@ -62,14 +61,14 @@ TGC_DEV float lanes_max(float x, float *red)
         }
 }
 
-/* One thread's part of a row: vectors i = 0.. at columns (i * LANES + lane) * V,
- * in registers (HOLD) or fetched from the prologue whenever asked for. */
+/* One thread's part of a row: vectors i = 0, 1, ... at columns (i * LANES + lane) * V, in
+ * registers (HOLD) or fetched from the prologue at each use. */
 template <int N, int THREADS, int V, bool HOLD, class Prologue>
 struct RowPart {
         static constexpr int LANES = row_lanes(N, THREADS);
         static constexpr int PER = N ? (N / V + LANES - 1) / LANES : 1;
         const Prologue &prologue;
-        int row, lane, end; /* end: columns; 0 for a row that is not there */
+        int row, lane, end; /* end: number of columns; 0 for a row that does not exist */
         float v[HOLD ? PER : 1][V];
 
         __device__ RowPart(const Prologue &h, int rows, int n, int group)
@@ -94,7 +93,7 @@ struct RowPart {
         }
 };
 
-/* A row length known only at run time is walked in wide vectors where it divides. */
+/* A run-time row length is processed in wide vectors if they divide it. */
 #define ROW_WIDTH(N, n, MINV, MAXV, call)                                                 \
         do {                                                                              \
                 constexpr int W_ = N ? vec_of(N, MAXV) : (MAXV);                          \

@@ -1,15 +1,15 @@
-/* softmax.cuh: softmax of rows and its gradient (row_part.cuh).
+/* softmax.cuh: softmax of rows, and its gradient (row_part.cuh).
  *
  *      softmax_task<N, THREADS>(rows, n, tile, smem, prologue, epilogue)
- *              a row that is -inf throughout gives zeros.
+ *              a row of nothing but -inf gives zeros
  *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, prologue_y, prologue_dy, epilogue)
- *              y * (dy - sum(y * dy)); both prologues are plain ones. */
+ *              y * (dy - sum(y * dy)); both prologues are plain ones */
 #ifndef TGC_SOFTMAX_CUH
 #define TGC_SOFTMAX_CUH
 
 #include "row_exp.cuh"
 
-/* Both with the vector width settled. */
+/* Both with the vector width as a template argument. */
 template <int N, int THREADS, int V, class Prologue, class Epilogue>
 TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue &prologue,
                           const Epilogue &epilogue)

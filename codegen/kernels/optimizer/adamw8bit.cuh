@@ -1,28 +1,28 @@
-/* adamw8bit.cuh: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
+/* adamw8bit.cuh: AdamW with 8-bit states (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
  *
  *      adamw8bit_task<THREADS, SCALED>(rt, param, states, small, n_small, g, n_decay, norm, tile,
- *      tiles, smem)
- *              adamw.cuh's step.  Of 256 neighbouring elements m and v are bytes, entries of
- *              dynamic_map.h, times the largest of them (absmax).  Small parameters (fewer than
- *              4096 elements) keep float32: small lists their blocks of 256, in order.  A stored m
- *              keeps the sign of what it stands for.
- *              A warp has a block at a time; tiles: any number.  n, n_low, n_decay and the
- *              beginning of every parameter are multiples of 256.  shared memory:
- *              ADAMW8BIT_SMEM. */
+ *              tiles, smem)
+ *              adamw.cuh's step.  States m and v of a block of 256 neighbouring elements are bytes,
+ *              entries of dynamic_map.h, times the block's largest magnitude (absmax).  Small
+ *              parameters (fewer than 4096 elements) keep float32: `small` lists their blocks, in
+ *              order.  A stored m keeps its sign even if it rounds to 0.
+ *
+ * A warp has a block at a time; tiles: any number.  n, n_low, n_decay and the start of every
+ * parameter are multiples of 256.  shared memory: ADAMW8BIT_SMEM. */
 #ifndef TGC_ADAMW8BIT_CUH
 #define TGC_ADAMW8BIT_CUH
 
 #include "adamw.cuh"
 #include "dynamic_map.h"
 
-/* Ranges of [0, 1] by a float's bits, 128 for each power of two from 2^-23 on: none of them has two
- * middles of neighbouring entries. */
+/* Ranges of [0, 1] by a float's bits, 128 per power of two from 2^-23 on: no range contains two
+ * midpoints of neighbouring entries. */
 enum { MAP_RANGES = 23 * 128 + 1, MAP_FIRST = (127 - 23) * 128 };
 #define ADAMW8BIT_SMEM (2 * 512 * 4 + (2 * MAP_RANGES + 14) / 16 * 16)
 
 __device__ const float dynamic_map[512] = { DYNAMIC_SIGNED, DYNAMIC_UNSIGNED };
 
-/* Blocks begin .. end - 1 of the parameters have float32 states, from block `at` of those. */
+/* Blocks begin .. end - 1 of the parameters have float32 states, from block `at` of those on. */
 struct SmallState {
         int begin, end, at;
 };
@@ -30,11 +30,11 @@ struct SmallState {
 struct States8 {
         unsigned char *m8, *v8; /* n */
         float *m_max, *v_max;   /* n / 256 */
-        float *m, *v;           /* of the small */
+        float *m, *v;           /* of the small parameters */
 };
 
-/* The map in shared memory, and how the entry nearest to a value is found: the range that the value
- * is in names an entry, and the middle between that and the next one decides. */
+/* The map in shared memory, and the search for the nearest entry: the value's range names an
+ * entry, and the midpoint between that and the next one decides. */
 struct Map8 {
         float *map, *middle;
         unsigned char *first;
@@ -42,7 +42,7 @@ struct Map8 {
             : map((float *)smem), middle((float *)smem + 512), first((unsigned char *)smem + 4096)
         {
         }
-        /* Of all threads; a barrier ends it. */
+        /* Called by all threads; ends with a barrier. */
         template <int THREADS>
         __device__ void fill() const
         {
@@ -55,7 +55,8 @@ struct Map8 {
                 for (int i = (int)threadIdx.x; i < 2 * MAP_RANGES; i += THREADS) {
                         const int half = i >= MAP_RANGES, range = i - half * MAP_RANGES;
                         const float begin = range ? __int_as_float((range + MAP_FIRST) << 16) : 0.f;
-                        int lo = half ? 0 : 127, hi = 255; /* the first whose middle it reaches */
+                        int lo = half ? 0 : 127, hi = 255; /* the first entry whose midpoint the
+                                                            * range reaches */
                         while (lo < hi) {
                                 const int mid = (lo + hi) / 2;
                                 if (middle[half * 256 + mid] < begin)
@@ -67,8 +68,8 @@ struct Map8 {
                 }
                 __syncthreads();
         }
-        /* |x| <= 1.  Of moments (SIGNED) the map is its own mirror image about entry 127, which is
-         * 0; but 1 has none, and a value below 0 keeps its sign. */
+        /* |x| <= 1.  SIGNED (moments): the map is symmetric about entry 127, which is 0; but entry
+         * 1 has no mirror image, and a value below 0 keeps its sign. */
         template <bool SIGNED>
         __device__ __forceinline__ int nearest(float x) const
         {
@@ -77,7 +78,7 @@ struct Map8 {
                           range = min(max(bits >> 16, (int)MAP_FIRST), MAP_FIRST + MAP_RANGES - 1) -
                                   MAP_FIRST;
                 int c = first[range + (SIGNED ? 0 : MAP_RANGES)];
-                /* the lower one on a tie */
+                /* a tie takes the lower entry */
                 c += bits + minus > __float_as_int(middle[c + (SIGNED ? 0 : 256)]);
                 return minus ? 254 - min(max(c, 128), 254) : c;
         }
@@ -90,7 +91,7 @@ struct Map8 {
                                    (SIGNED ? 0 : 256)] *
                                absmax;
         }
-        /* Eight states of a lane to bytes; the warp has the block. */
+        /* Encodes eight states of each lane; the warp has the block. */
         template <bool SIGNED>
         __device__ __forceinline__ void store8(unsigned char *to, float *absmax,
                                                const float (&x)[8], int lane) const
@@ -111,11 +112,11 @@ struct Map8 {
         }
 };
 
-/* The block's place among the float32 states, or -1. */
+/* The block's index among the float32 states, or -1. */
 TGC_DEV int small_block(const SmallState *small, int n_small, int block)
 {
         int lo = 0, hi = n_small;
-        while (lo < hi) { /* the first that ends behind it */
+        while (lo < hi) { /* the first that ends behind the block */
                 const int mid = (lo + hi) / 2;
                 if (small[mid].end <= block)
                         lo = mid + 1;
@@ -140,7 +141,7 @@ TGC_DEV void adamw8bit_task(const Rt *rt, const Param &param, const States8 &s,
                 return;
         const bool sums = rt->n_micro > 1;
         const int first_small = n_small > 0 ? small[0].begin
-                                            : blocks; /* most lie behind the rest */
+                                            : blocks; /* most blocks lie behind the small ones */
 #pragma unroll 1
         for (int block = tile * warps + (int)threadIdx.x / 32; block < blocks;
              block += tiles * warps) {

@@ -1,12 +1,12 @@
-/* ema.cuh: an exponential moving average of the parameters (Polyak and Juditsky, 1992).
+/* ema.cuh: exponential moving average of the parameters (Polyak and Juditsky, 1992).
  *
- *      ema = ema + w * (p - ema)       w = rt->ema_weight, 1 - decay; 1: ema = p; 0: nothing
+ *      ema = ema + w * (p - ema)       w = rt->ema_weight = 1 - decay; 1: ema = p; 0: nothing
  *
- *      ema_task<THREADS>(rt, param, ema, n, norm, tile)        behind a step of the optimiser,
- *                                                              whose
- *              step did nothing if *norm is not finite: nor does this
- *      ema_swap_task<THREADS>(param, ema, n, tile)             the two change places: twice is
- *                                                              nothing
+ *      ema_task<THREADS>(rt, param, ema, n, norm, tile)
+ *              after an optimiser step; if *norm is not finite, that step did nothing, nor does
+ *              this
+ *      ema_swap_task<THREADS>(param, ema, n, tile)
+ *              exchanges the two
  *
  * param: update.cuh's Params or SplitParams; ema: n floats.  tiles: ceil(n / (THREADS * 4)). */
 #ifndef TGC_EMA_CUH

@@ -1,18 +1,17 @@
-/* muon.cuh: Muon (Jordan et al., 2024) for matrices of rows x cols elements that lie ld apart row
- * by row, each from its `first` on, in PyTorch's order of operations; Newton and Schulz's iteration
- * lies between the tasks, as products (codegen/ops/muon.c).  x has the matrices one below
- * another.
+/* muon.cuh: Muon (Jordan et al., 2024), in PyTorch's order of operations, for matrices of rows x
+ * cols elements, rows ld apart, each from its `first` on.  The Newton-Schulz iteration runs
+ * between these tasks, as GEMMs (codegen/ops/muon.c).  x has the matrices stacked.
  *
  *      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *      m = m + (1 - MU) * (g - m)
- *      x = bf16(g + MU * (m - g))                      Nesterov's momentum
- *      x = x / max(|x|, 1e-7), bf16                    Frobenius' norm
+ *      x = bf16(g + MU * (m - g))                      Nesterov momentum
+ *      x = x / max(|x|, 1e-7), bf16                    Frobenius norm
  *      x = 5 times: G = x x^T, x = A x + (B G + C G G) x, all bf16
  *      p = p * (1 - lr * weight_decay) - lr * 0.2 sqrt(max(rows, cols)) * x
  *
- * muon_momentum_task: m, x and partial[tile], sums of squares of x; muon_scale_task: x;
- * muon_apply_task: p.  each: tiles of a matrix; partial has room for all.  V elements at a time: V
- * divides cols, ld and every `first`.  If *norm is not finite nothing is changed. */
+ * muon_momentum_task: m, x and partial[tile], sums of squares of x.  muon_scale_task: x.
+ * muon_apply_task: p.  each: tiles per matrix; partial has room for all.  V elements at a time: V
+ * divides cols, ld and every `first`.  If *norm is not finite nothing changes. */
 #ifndef TGC_MUON_CUH
 #define TGC_MUON_CUH
 

@@ -59,7 +59,7 @@ TGC_DEV void grad_add_task(const Rt *rt, const Grads &g, float *sum, int tile)
         store<8>(sum + i, v);
 }
 
-/* Squares of n elements, 16 bytes at a time; what is left over is the first block's. */
+/* Sum of squares of n elements, 16 bytes at a time; the first block takes the remainder. */
 template <int THREADS, class T>
 TGC_DEV void add_squares(float (&sum)[16 / sizeof(T)], const T *g, long long n, int tile, int tiles)
 {
@@ -83,7 +83,7 @@ template <int THREADS>
 TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial,
                             int *done, float *norm, int *flag, char *smem)
 {
-        int *last = (int *)smem + 32; /* beyond block_sum's */
+        int *last = (int *)smem + 32; /* behind block_sum's */
         float sum[4] = {}, low[8] = {};
         if (g.n_low && rt->n_micro > 1)
                 add_squares<THREADS>(sum, g.sum, g.n_low, tile, tiles);
@@ -118,7 +118,7 @@ TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, f
         __syncthreads();
 }
 
-/* Parameters in float32; low (bf16 or f16; may be null) gets them rounded to nearest even. */
+/* Parameters in float32; low (bf16 or f16, or null) gets them rounded to nearest even. */
 template <class Low>
 struct Params {
         float *p;
@@ -137,8 +137,8 @@ struct Params {
         }
 };
 
-/* Float32 in two halves: w, a bf16, is the nearest one (ties away from zero), and lo what its bits
- * lack. */
+/* A float32 in two halves: w, the nearest bf16 (ties away from zero), and lo, the bits that w
+ * lacks. */
 struct SplitParams {
         bf16 *w;
         unsigned short *lo;
@@ -175,7 +175,7 @@ struct SplitParams {
         }
 };
 
-/* 16 bits alone, rounded to nearest in each step. */
+/* 16-bit parameters, rounded to nearest in each step. */
 template <class Low>
 struct LowParams {
         Low *w;
@@ -193,8 +193,8 @@ struct LowParams {
 
 #define ROUND_ID 0x726f756eu
 
-/* bf16 alone, rounded up or down with the chance that makes the mean right: small steps count on
- * average.  Four elements share a call of Philox, as in cpu_update.h; i is a multiple of V. */
+/* bf16 parameters with stochastic rounding, unbiased, so that small steps count on average.  Four
+ * elements share a Philox call, as in cpu_update.h; i is a multiple of V. */
 struct StochasticParams {
         bf16 *w;
         const Rt *rt;
@@ -231,8 +231,7 @@ struct States {
         float *s[N];
 };
 
-/* The factor that clips the gradient, and takes the loss's scale out of it; false: the step is
- * bad. */
+/* The factor that clips the gradient and removes the loss's scale; false: the step is bad. */
 template <bool SCALED>
 TGC_DEV bool clip_factor(const Rt *rt, const float *norm, float &grad)
 {

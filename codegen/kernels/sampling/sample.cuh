@@ -30,9 +30,9 @@
 
 #define SAMPLE_ID 0x73616d70u
 
-/* The largest of this thread's logits, the first of equal ones, and where; -infinity and its first
- * place if there are none. finite: none of them is NaN or +infinity.
- * 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory. */
+/* This thread's largest logit, the first of equal ones, and its index; -infinity and the first
+ * index if it has none.  finite: none is NaN or +infinity.  16 bytes per load where rows allow:
+ * one multiprocessor reads the whole row, bound by memory latency. */
 template <int V, int THREADS>
 TGC_DEV float sample_most(const float *x, bool wide, int *where, bool *finite)
 {
@@ -64,7 +64,7 @@ TGC_DEV float sample_most(const float *x, bool wide, int *where, bool *finite)
         return most;
 }
 
-/* Step 4.  best: as sample_narrow has it. */
+/* Step 4.  best: as in sample_narrow. */
 template <int V, int THREADS>
 TGC_DEV int sample_pick(const RtSample *s, float *x, float best, float max, unsigned u,
                         const SampleSmem &m)
@@ -98,7 +98,7 @@ TGC_DEV void sample_task(Rt *rt, float *logits, int ld, float *scratch, int *slo
                          int n_slots, int *next, int tile, char *smem)
 {
         static_assert(SAMPLE_LIST >= THREADS, "sample: the list also holds one value per thread");
-        /* what rt says is on its way together, and with the logits */
+        /* rt's members are loaded together, and with the logits */
         const int B = rt->sampled, S = rt->pos[tile] + 1, row = rt->slot[tile],
                   turn = rt->n_out[tile];
         const bool nobody = row < 0 || row >= n_slots;

@@ -1,18 +1,20 @@
 /* sample_chain.cuh: applies llama.cpp's samplers in the order that a sequence chooses, then draws.
  *
- * What they work on is a row y in global memory, later the list of what is left of it.  With d = x
- * - max over what is left, w = weight(d) and Z their sum, p = w / Z:
+ * They work on a row y in global memory, later on a list of the tokens left.  With d = x - max
+ * over the tokens left, w = weight(d), Z their sum, p = w / Z:
+ *
  *      top_n_sigma   keeps d >= -n * standard deviation of x
- *      top_k         keeps the k largest, and what equals the last of them
- *      typ_p         m = sum of p * d; |d - m| is how far -log p is from the entropy; keeps the
- *                    nearest whose p together exceed typical_p
+ *      top_k         keeps the k largest, and ties with the last of them
+ *      typ_p         m = sum of p * d; |d - m| is the distance of -log p from the entropy;
+ *                    keeps the nearest whose p together exceed typical_p
  *      top_p         keeps the largest whose p together are at least top_p
  *      min_p         keeps d >= log(min_p)
  *      xtc           with xtc_probability: of those with p >= xtc_threshold keeps the least
  *      temperature   x / temp; with a range: temp - range + 2 * range * (entropy / log(number
  *                    left)) ^ exponent, not below 0; 0: keeps the first of the largest
- * All of a tie is kept or dropped.  Mirostat 2: temperature, then keeps -log2 p <= mu (at least the
- * largest), draws, and mu -= eta * (-log2 p' - tau), with p' among what was kept. */
+ *
+ * Ties are kept or dropped together.  Mirostat 2: temperature, then keeps -log2 p <= mu (at least
+ * the largest), draws, and mu -= eta * (-log2 p' - tau), p' being relative to what was kept. */
 #ifndef TGC_SAMPLE_CHAIN_CUH
 #define TGC_SAMPLE_CHAIN_CUH
 
@@ -42,7 +44,7 @@ struct SampleChain {
 
         __device__ void find_max() { max = block_max<THREADS>(own_max(), (float *)m.red); }
 
-        /* Keep what is at or above t.  A short rest becomes a list. */
+        /* Keeps keys at or above t.  A short remainder becomes a list. */
         __device__ void keep(unsigned t)
         {
                 for (int i = (int)threadIdx.x; i < view.n; i += THREADS)
@@ -58,7 +60,7 @@ struct SampleChain {
 
         __device__ void keep_from(float least) { keep(order_key(least)); }
 
-        /* Back to the row in global memory. */
+        /* Goes back to the row in global memory. */
         template <int V>
         __device__ void spread()
         {
@@ -149,7 +151,7 @@ struct SampleChain {
                     (float)(u >> 8) * (1.f / 16777216.f) >= probability)
                         return;
                 const double need = (double)threshold * (double)total();
-                float least = INFINITY; /* of those likely enough */
+                float least = INFINITY; /* of those at or above the threshold */
                 for (int i = (int)threadIdx.x; i < view.n; i += THREADS) {
                         const float v = view.at(i);
                         if ((double)sample_weight(v - max) >= need && v > -INFINITY)
@@ -200,7 +202,7 @@ struct SampleChain {
                 return sample_draw<THREADS>(view, 0, -INFINITY, max, 1.f, u, m);
         }
 
-        /* Draws, and writes the new mu of s. */
+        /* Draws, and updates mu of s. */
         __device__ int mirostat(RtSample *s, unsigned u)
         {
                 const float log_z = log_total(total());
@@ -217,7 +219,7 @@ struct SampleChain {
         }
 };
 
-/* The token that s draws from row y, which is overwritten; its largest is finite.  r: random
+/* The token that s draws from row y, which is overwritten.  y's largest is finite.  r: random
  * words. */
 template <int V, int CAP, int THREADS>
 TGC_DEV int sample_chain(RtSample *s, float *y, const int *slot, uint4 r, const SampleSmem &m)

@@ -1,12 +1,10 @@
-/* sample_edit.cuh: edits single logits: the mask, biases, penalties, DRY.
- *
- * All edits are in place, on a row y of V logits. */
+/* sample_edit.cuh: edits logits in place, on a row y of V: mask, biases, penalties, DRY. */
 #ifndef TGC_SAMPLE_EDIT_CUH
 #define TGC_SAMPLE_EDIT_CUH
 
 #include "sample_view.cuh"
 
-/* y = x where the token's bit is set, or without a mask; else -infinity. */
+/* y = x where the token's mask bit is set (or there is no mask), else -infinity. */
 template <int V, int THREADS>
 TGC_DEV void sample_copy(float *y, const float *x, const unsigned *mask)
 {
@@ -16,7 +14,7 @@ TGC_DEV void sample_copy(float *y, const float *x, const unsigned *mask)
         __syncthreads();
 }
 
-/* Of equal tokens the biases add up, in their order. */
+/* Biases of one token add up, in their order. */
 template <int V, int THREADS>
 TGC_DEV void sample_bias(float *y, const RtBias *bias, int n)
 {
@@ -45,8 +43,9 @@ struct SampleHistory {
         __device__ int at(int i) const { return hist[(unsigned)(all - 1 - i) % CAP]; }
 };
 
-/* Each distinct token among the last repeat_last_n, that occurs `count` times there: its logit
- * times repeat_penalty, or by it if above 0; less count * frequency_penalty + presence_penalty. */
+/* Each distinct token among the last repeat_last_n, `count` times there: its logit is divided by
+ * repeat_penalty if above 0, else multiplied by it; then less count * frequency_penalty +
+ * presence_penalty. */
 template <int V, int CAP, int THREADS>
 TGC_DEV void sample_penalties(const RtSample *s, float *y, const int *hist)
 {
@@ -71,7 +70,8 @@ TGC_DEV void sample_penalties(const RtSample *s, float *y, const int *hist)
         __syncthreads();
 }
 
-/* How many tokens from i back to the newest a breaker takes that begins at i; 0: none does. */
+/* Number of tokens from i to the newest that a breaker starting at i covers; 0: none starts
+ * there. */
 template <int CAP>
 TGC_DEV int sample_breaker(const RtSample *s, const SampleHistory<CAP> &h, int i,
                            const unsigned *single, const int *breaker, int V)
@@ -88,10 +88,10 @@ TGC_DEV int sample_breaker(const RtSample *s, const SampleHistory<CAP> &h, int i
         return longest;
 }
 
-/* DRY: where the newest tokens repeat a stretch of the last dry_last_n, of `length` tokens, the
- * token that followed that stretch loses multiplier * base^(length - allowed_length), if length is
- * at least that; of several stretches before one token the longest counts.  A stretch ends at the
- * newest breaker.  A token that is a breaker by itself loses nothing. */
+/* DRY: if the newest tokens repeat a stretch of the last dry_last_n, `length` tokens long, the
+ * token that followed the stretch loses multiplier * base^(length - allowed_length), for length >=
+ * allowed_length; the longest stretch before a token counts.  Stretches end at the newest breaker.
+ * A token that is a breaker by itself loses nothing. */
 template <int V, int CAP, int THREADS>
 TGC_DEV void sample_dry(const RtSample *s, float *y, const int *hist, const unsigned *single,
                         const int *breaker, const SampleSmem &m)
@@ -101,7 +101,7 @@ TGC_DEV void sample_dry(const RtSample *s, float *y, const int *hist, const unsi
         const float base = s->dry_base, multiplier = s->dry_multiplier;
         static_assert(CAP <= 4 * SAMPLE_LIST, "lengths lie in the list's memory");
         unsigned short *length = (unsigned short *)
-                                         m.val; /* at k: of the stretch before at(k - 1) */
+                                         m.val; /* at k: length of the stretch before at(k - 1) */
         if (multiplier == 0.f || base < 1.f || h.n <= allowed)
                 return;
         u64 newest = 0; /* of the largest key: the least i */

@@ -1,25 +1,23 @@
-/* sample_view.cuh: searches a row of logits, or the rest of it after some were dropped, with one
- * block.
+/* sample_view.cuh: searches a row of logits, or what is left of it, with one block.
  *
- * Weights are integers, weight(d) = (u64)(expf(d) * 2^32) truncated.  So a sum of weights does not
- * depend on its order, and a logit 22.2 below the largest weighs nothing.  A dropped value is
- * -infinity. */
+ * Weights are integers, weight(d) = (u64)(expf(d) * 2^32) truncated, so a sum does not depend on
+ * its order, and a logit 22.2 below the largest weighs nothing.  A dropped value is -infinity. */
 #ifndef TGC_SAMPLE_VIEW_CUH
 #define TGC_SAMPLE_VIEW_CUH
 
 #include "order.cuh"
 
 #define SAMPLE_LIST 4096 /* candidates held in shared memory */
-#define SAMPLE_AHEAD 8   /* loads a lane has under way */
+#define SAMPLE_AHEAD 8   /* loads in flight per lane */
 #define SAMPLE_SMEM (512 + 8 * SAMPLE_LIST)
 
 /* Shared memory of the sampler. */
 struct SampleSmem {
         u64 *red;   /* 32 */
         int *count; /* 32 */
-        int *token; /* what was drawn */
-        float *val; /* SAMPLE_LIST, and of each its */
-        int *idx;   /* token */
+        int *token; /* the token drawn */
+        float *val; /* SAMPLE_LIST values */
+        int *idx;   /* and their tokens */
         __device__ explicit SampleSmem(char *smem)
             : red((u64 *)smem), count((int *)(smem + 256)), token((int *)(smem + 384)),
               val((float *)(smem + 512)), idx((int *)(smem + 512) + SAMPLE_LIST)
@@ -27,8 +25,7 @@ struct SampleSmem {
         }
 };
 
-/* Values to choose from: logits in global memory, or a list of candidates, in rising order of
- * index, in shared memory. */
+/* The candidates: logits in global memory, or a list in shared memory, ascending by index. */
 struct SampleView {
         float *x;
         float *val; /* null: x */
@@ -45,14 +42,14 @@ struct SampleView {
 
 TGC_DEV u64 sample_weight(float d) { return (u64)(expf(d) * 4294967296.f); }
 
-/* The part p of z, at least 1. */
+/* The fraction p of z, at least 1. */
 TGC_DEV u64 sample_share(float p, u64 z)
 {
         u64 need = p > 0.f ? (u64)(p * (double)z) : 0;
         return need ? need : 1;
 }
 
-/* How much of the view has a key of t or more: its weight relative to max, or its number. */
+/* How much of the view has keys at or above t: weight relative to max, or count. */
 template <int THREADS, bool WEIGHT, class Key>
 TGC_DEV u64 sample_mass_by(const SampleView &view, unsigned t, float max, u64 *red, const Key &key)
 {
@@ -73,7 +70,7 @@ TGC_DEV u64 sample_mass(const SampleView &view, unsigned t, float max, u64 *red)
                                                [](float v) { return order_key(v); });
 }
 
-/* The largest key t with a mass of at least need; 0 if there is none. */
+/* The largest key t whose mass is at least need; 0 if there is none. */
 template <int THREADS, bool WEIGHT, class Key>
 TGC_DEV unsigned sample_threshold_by(const SampleView &view, u64 need, float max, u64 *red,
                                      const Key &key)
@@ -100,7 +97,7 @@ TGC_DEV void sample_load(float (&v)[SAMPLE_AHEAD], const SampleView &view, int i
                 v[j] = i + j * 32 < end ? view.at(i + j * 32) : -INFINITY;
 }
 
-/* The part of n items that belongs to this warp, in order of warps. */
+/* This warp's share of n items, in order of warps. */
 template <int THREADS>
 TGC_DEV void sample_segment(int n, int &begin, int &end)
 {
@@ -110,7 +107,8 @@ TGC_DEV void sample_segment(int n, int &begin, int &end)
         end = n - begin < per ? n : begin + per;
 }
 
-/* Copy what is at or above t to the list, in order; its length, or -1 if it is too long. */
+/* Copies values at or above t to the list, in order; returns its length, or -1 if it is too
+ * long. */
 template <int THREADS>
 TGC_DEV int sample_gather(const SampleView &view, unsigned t, const SampleSmem &s)
 {
@@ -153,10 +151,9 @@ TGC_DEV int sample_gather(const SampleView &view, unsigned t, const SampleSmem &
         return total;
 }
 
-/* Of a row in global memory: what may be among the largest that make up `need`, as a list if it is
- * short.  best: this thread's largest logit of those it alone looked at, NaN if it looked at none.
- * The k-th largest of these is a lower bound of the k-th largest of all, and likewise for
- * weights. */
+/* For a row in global memory: makes a list, if short, of all that may be among the largest that
+ * make up `need`.  best: the largest logit this thread saw, NaN if none.  The k-th largest of
+ * these is a lower bound of the k-th largest of all; likewise for weights. */
 template <int THREADS, bool WEIGHT>
 TGC_DEV SampleView sample_narrow(const SampleView &all, float best, u64 need, float max,
                                  const SampleSmem &s)
@@ -171,9 +168,9 @@ TGC_DEV SampleView sample_narrow(const SampleView &all, float best, u64 need, fl
         return n < 0 ? all : SampleView { all.x, s.val, s.idx, n };
 }
 
-/* Draw from what is at or above key t and within `least` of max, by weight((x - max) / temp): the
- * first index, in rising order, at which the running sum exceeds floor(u * total / 2^32).  The
- * token for every thread; not finite values weigh nothing. */
+/* Draws among values at or above key t and within `least` of max, by weight((x - max) / temp): the
+ * first index, ascending, at which the running sum exceeds floor(u * total / 2^32).  Every thread
+ * gets the token; values that are not finite weigh nothing. */
 template <int THREADS>
 TGC_DEV int sample_draw(const SampleView &view, unsigned t, float least, float max, float temp,
                         unsigned u, const SampleSmem &s)

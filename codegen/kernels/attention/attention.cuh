@@ -93,6 +93,8 @@ struct AttForwardMma {
                 __syncthreads();
                 rows.init(sq + (w0 - m0) * LD);
 
+                /* one key tile per step: S = Q K^T, softmax, O += P V; the next tile is copied
+                 * meanwhile */
                 for (int n0 = lo, stage = 0; n0 < hi; n0 += BN, stage ^= 1) {
                         E *sk = skv + stage * 2 * BN * LD, *sv = sk + BN * LD;
                         cp_async_wait<0>();

@@ -140,6 +140,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                 return;
         if (rank == 0 && threadIdx.x == 0)
                 mbarrier_expect_tx(bar, (unsigned)(own * n_rows * RECORD * 4));
+        /* send this block's records to the first block of the cluster */
         for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
                 const int r = i / PAIRS, d = i % PAIRS * 2;
                 float o[2], ms[2], *to = all + (rank * ROWS + r) * RECORD;
@@ -348,6 +349,7 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
                                     Att::PAGE ? 0 : rows.b * (int)(in.sk.b / in.sk.t), from, s1);
         }();
 #pragma unroll
+        /* fill the ring */
         for (int i = 0; i < Ring::AHEAD; i++)
                 ring.copy();
         /* Merges the warps' records of parts [from, to), in `warps`, into one per row. */

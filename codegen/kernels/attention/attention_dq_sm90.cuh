@@ -97,6 +97,8 @@ struct AttDqSm90 {
                 }
         }
 
+        /* Step i, in the order of the head; NEXT: also issues S(i+1) and Y(i+1).  On entry S(i),
+         * Y(i) and dq(i-1) are in flight. */
         template <bool NEXT>
         static __device__ __forceinline__ void one_step(State &s, float (&x)[32], float (&y)[32],
                                                         float (&dq)[D / 2], Mbar *own_empty)
@@ -188,6 +190,7 @@ struct AttDqSm90 {
                 }
         }
 
+        /* The consumer loop of a warpgroup, over jobs. */
         __device__ __forceinline__ void multiply(char *smem) const
         {
                 const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0),

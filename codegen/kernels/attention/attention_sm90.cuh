@@ -77,6 +77,8 @@ struct AttForwardSm90 {
                 pipe.next();
         }
 
+        /* The producer of keys and values: for every query block K0, K1, V0, K2, V1, ...,
+         * V(n-1). */
         static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v,
                                                          const Work &work, char *smem)
         {
@@ -111,6 +113,7 @@ struct AttForwardSm90 {
                 }
         }
 
+        /* The producer of queries: one panel per group and query block, one block ahead. */
         static __device__ __forceinline__ void load_queries(const AttMap &q, const Work &work,
                                                             char *smem)
         {
@@ -315,6 +318,7 @@ struct AttForwardSm90 {
                 Pipeline<Tile> pipe(pipeline_at(smem));
                 AttBlock w;
 
+                /* ping-pong: group 0 gets the first turn */
                 if (Tile::TURNS && g == GROUPS - 1)
                         bar_arrive(1, 256);
                 for (int i = 0; work.get(i, w); i++) {
@@ -338,9 +342,11 @@ struct AttForwardSm90 {
                                                                           (GROUPS * Tile::Q / 16));
                         Mbar *const done = was_read(smem, i % 2 * GROUPS + g);
                         pipeline_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
+                        /* panels before this group's first keys */
                         for (; j < a; j++)
                                 skip_step(pipe, g, j, w.n);
                         if (a < b) {
+                                /* first panel: S and softmax, no P V yet */
                                 int at = pipe.stage;
                                 pingpong_begin(g);
                                 pipe.wait_full();
@@ -358,6 +364,8 @@ struct AttForwardSm90 {
                                 exponents(x, top, sum);
                                 att_pack<E>(p, x);
                                 pipe.wait_full();
+                                /* S(j) and P(j-1) V(j-1) are issued together; the softmax of S(j)
+                                 * overlaps with the latter */
                                 for (j = a + 1; j < b; j++) {
                                         at = pipe.stage;
                                         const char *const panel = pipe.a();
@@ -379,6 +387,8 @@ struct AttForwardSm90 {
                                         const bool here = pipe.is_full();
                                         bool raised = false;
                                         if (bar_any(8 + g, 128, too_large(top, part))) {
+                                                /* rare: top was too low for panel j; compute S(j)
+                                                 * again and raise top */
                                                 ask(top, part, asks);
                                                 wgmma_fence();
                                                 scores(x, q, panel);
@@ -402,6 +412,7 @@ struct AttForwardSm90 {
                                                 att_scale_rows(o, scale);
                                         att_pack<E>(p, x);
                                 }
+                                /* the last P V */
                                 read(done);
                                 pingpong_begin(g);
                                 if (b < w.n)
@@ -421,6 +432,7 @@ struct AttForwardSm90 {
                         } else {
                                 read(done);
                         }
+                        /* panels behind this group's last keys */
                         for (; j <= w.n; j++)
                                 skip_step(pipe, g, j, w.n);
                         if (t0 >= 0)
@@ -434,6 +446,7 @@ struct AttForwardSm90 {
                 static constexpr int WM = 16, WN = D;
         };
 
+        /* Divides o by the sums; stores lse and o. */
         template <class Epilogue>
         static __device__ __forceinline__ void finish(float (&acc)[1][D / 8][4],
                                                       const float (&top)[2], const float (&sum)[2],

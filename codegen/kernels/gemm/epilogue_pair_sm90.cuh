@@ -359,7 +359,7 @@ struct PairEpilogue {
                           c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
                 if (EpilogueSums<Epilogue>::ASKS &&
-                    !inside(r, c)) /* outside lanes only fill `out`; store_lines checks */
+                    !inside(r, c)) /* other epilogues only fill `out`; store_lines checks */
                         return;
                 if (Lines::ROWS) {
                         reinterpret_cast<unsigned &>(in) = read[0];
@@ -463,6 +463,8 @@ struct PairEpilogue {
                         bulk_commit();
                 }
         }
+        /* Per step: reads to the panel, the functor on AT_ONCE fragments at a time, results to the
+         * panel, and from there to memory. */
         __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
         {
                 if constexpr (EpilogueSums<Epilogue>::ASKS)

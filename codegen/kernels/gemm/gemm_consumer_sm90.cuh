@@ -171,13 +171,14 @@ TGC_DEV char *from_lane0(char *smem)
 /* About two microseconds before the end of a tile. */
 enum { LAST_STEPS = 4 };
 
+/* The consumer loop of a warpgroup: for each piece the mainloop, the epilogue's early reads
+ * LAST_STEPS before its end, and the epilogue. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work, class Sums>
 TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const Sums &rows)
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
-        /* 16-byte reads that fit in registers beside the sums. */
-        /* tf32: reads and stores of a call are spread over more calls, and A's words take
-         * registers too */
+        /* KEEPS: registers besides the sums (tf32: reads and stores of a call take more calls, and
+         * A's words registers).  SPARE: 16-byte reads that fit in what is left. */
         constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) +
                               (by_words<T, TRANS_A>() ? MI * 32 : 0);
         constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
@@ -196,10 +197,12 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
         WordsOfA<MI> words(row0, lane);
 
         for (int i = 0; work.get(i, p); i++) {
+                /* ping-pong: the other consumer's piece */
                 if (Tile::SHARE == 1 && (i & 1) != consumer) {
                         pipe.skip(p.kt1 - p.kt0);
                         continue;
                 }
+                /* ping-pong: wait for the turn; cooperative: consumer 1 starts LEAD steps late */
                 if (Tile::SHARE == 1 ? i > 0 : Tile::LEAD > 0 && i == 0 && consumer == 1)
                         bar_sync(1 + (i & 1), 256);
                 float acc[MI][Tile::BN / 8][4];
@@ -257,6 +260,7 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                                                                       k > early ? k : early, steps,
                                                                       lane, lead, words);
                 }
+                /* ping-pong: pass the turn */
                 if (more)
                         bar_arrive(1 + ((i + 1) & 1), 256);
                 wgmma_wait<0>();

@@ -192,7 +192,7 @@ TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, lo
                                   kt);
                 of_w[s].load(s, rows);
         };
-        /* Issues one half of the tokens; then adds what the other half made. */
+        /* multiply issues the wgmmas of one half of the tokens; add scales and adds its sums. */
         const auto multiply = [&](int s, int half, int stage) {
                 of_w[s].multiply(part[half],
                                  first + (unsigned long long)(stage * (X / 16) + half * (X / 32)));

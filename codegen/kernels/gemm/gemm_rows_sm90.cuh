@@ -122,6 +122,7 @@ TGC_DEV void gemm_rows(const void *map_x, const void *map_w, int M, int N, int K
                 fence_proxy_async();
         }
         __syncthreads();
+        /* producers: warp 8 loads w, warp 9 x */
         if (warp == 8 && lane == 0) {
                 tma_prefetch_map(map_w);
                 if (!(PREFETCH & PREFETCH_B))
@@ -138,6 +139,7 @@ TGC_DEV void gemm_rows(const void *map_x, const void *map_w, int M, int N, int K
         const int total = M * ACROSS;
         int u = part * 256 + (int)threadIdx.x;
         EpilogueReads<Epilogue, V> reads;
+        /* consumers: this part's sums, to shared memory */
         if (warp < 8) {
                 float d[Tile::ROWS / 2];
                 const int group = __shfl_sync(0xffffffffu, warp / 4, 0);
@@ -159,6 +161,7 @@ TGC_DEV void gemm_rows(const void *map_x, const void *map_w, int M, int N, int K
         } else {
                 __syncthreads();
         }
+        /* all parts' sums and the epilogue, shared by the cluster's blocks */
         if (warp < 8) {
                 for (bool first = true; u < total; u += PARTS * 256, first = false) {
                         const int row = u / ACROSS, across = u % ACROSS * V;

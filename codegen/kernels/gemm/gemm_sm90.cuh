@@ -54,6 +54,7 @@
 #include "gemm_split_k_sm90.cuh"
 #ifdef TGC_SM90A
 
+/* A block's life: barriers, then producer and consumers, then the barriers' end. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool WAITS, class Load, class Work,
           class Sums>
 TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const Sums &rows)
@@ -101,7 +102,7 @@ TGC_DEV void gemm_tma_run(const Load &load, char *smem, const Work &work, const 
         if (EpilogueBoxes<typename Work::End>::ON)
                 bulk_wait<0>(); /* here: right after the sums are done ptxas would spill them */
         if (Tile::PAIR)
-                cluster_sync(); /* and are no longer needed */
+                cluster_sync(); /* the other block is done with this one's barriers */
         if (threadIdx.x == 0)
                 for (int s = 0; s < 2 * Tile::STAGES + FETCHED; s++)
                         mbarrier_inval(pipe.full(s));

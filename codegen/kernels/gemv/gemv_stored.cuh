@@ -430,6 +430,7 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
         until -= Tile::EARLY;
         ring.begin();
         const int end = N < (tile + 1) * Tile::COLS ? N : (tile + 1) * Tile::COLS;
+        /* 1. request all slots; then wait for x */
 #pragma unroll 1
         for (int i = 0; i < STAGES; i++) {
                 if (next_col < end && ring.lumps > 0) {
@@ -467,6 +468,8 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                 acc[r][m] = 0.f;
 #pragma unroll 1
                 for (int k0 = 0; k0 < K; k0 += KC) {
+                        /* 2. x to fixed point, in the first round; RMSNorm's scale once all of K
+                         *    was read */
                         if (round == 0) {
                                 if (k0)
                                         __syncthreads();
@@ -503,6 +506,7 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                         }
                         if (col0 >= end)
                                 continue;
+                        /* 3. this warp's lumps of K; refill each slot as soon as it is read */
                         const int chunk0 = k0 / Step::VALUES,
                                   lumps = KC < K && Step::STEPS - chunk0 > CHUNK
                                                   ? CHUNK
@@ -538,6 +542,7 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                         slot = 0, phase ^= 1;
                         }
                 }
+                /* 4. add lanes, then the SPLIT warps; epilogue */
                 lanes_finish<NORM == NORM_RMS, N, SPLIT, ROWS, M>(acc, scale, partial, 0, col0,
                                                                   warp, part, lane, epilogue);
                 if (SPLIT > 1)

@@ -438,6 +438,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
         constexpr int SLABS = (N + 15) / 16, BLOCKS = Tile::BLOCKS;
         const int slabs = (SLABS - tile + BLOCKS - 1) / BLOCKS;
 
+        /* one arrival (and its bytes) fills a slot; every consumer warp's arrival empties it */
         if (threadIdx.x == CONSUMERS) {
                 for (int i = 0; i < STAGES; i++) {
                         mbarrier_init(full + i, 1);
@@ -447,9 +448,11 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
         }
         __syncthreads();
 
+        /* position in the ring; the producer and each consumer step through it alike */
         int slot = 0;
         unsigned phase = 0;
         if (warp == WARPS) {
+                /* producer: lanes 0 to 15 copy a row of the slab each */
                 const long row_bytes = ldw / S::VALUES * S::BYTES;
 #pragma unroll 1
                 for (int i = 0; i < (M + G - 1) / G * slabs; i++) {
@@ -473,7 +476,9 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                 if (lane == 0)
                         pdl_launch_late();
         } else {
+                /* consumers */
                 const int g = lane >> 2, t = lane & 3;
+                /* this lane's column of B, column g, is on the diagonal */
                 const bool mine = g >> 1 == t;
                 float square[G], acc[2][G];
                 if (threadIdx.x < B::ZERO / 4)
@@ -483,6 +488,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                 for (int row0 = 0; row0 < M; row0 += G) {
                         if (row0)
                                 bar_sync(ALL, CONSUMERS);
+                        /* 1. x to fixed point, and its sums of squares */
                         blocks_x_fill<B, M, G, K, CONSUMERS, NORM>(x, row0, square, prologue, gain);
                         if (NORM == NORM_RMS) {
 #pragma unroll
@@ -501,6 +507,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                         acc[0][m] = acc[1][m] = 0.f;
 #pragma unroll 1
                                 for (int s = 0; s < B::CHUNKS; s++) {
+                                        /* 2. this warp's steps of a slot */
                                         mbarrier_wait(full + slot, phase);
                                         blocks_stage<B, S, G, Tile>(acc, x, zero, mine,
                                                                     slots + slot * B::SLOT, s, warp,
@@ -512,6 +519,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                                 slot = 0, phase ^= 1;
                                 }
                                 const int at = slab % FLUSH;
+                                /* 3. add a quad's four runs; per FLUSH slabs, the warps */
 #pragma unroll
                                 for (int m = 0; m < G; m++)
 #pragma unroll

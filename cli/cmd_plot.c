@@ -9,6 +9,7 @@ int cmd_plot(const Args *a, Err *e)
 {
         static const char *const other[] = { ".png", ".jpg", ".jpeg", ".pdf" };
         const char *path = opt_str(a, O_OUT);
+        const Progress talk = progress_new(a);
         RunLog *run = calloc((size_t)a->n_pos + 1, sizeof *run);
         char *text = NULL;
         size_t size = 0;
@@ -21,6 +22,9 @@ int cmd_plot(const Args *a, Err *e)
                                        path);
         while (n < a->n_pos && !code) {
                 code = run_log_read(&run[n], a->pos[n], e);
+                if (!code && run[n].torn)
+                        say(&talk, "%s:%d: the line ends too early and is left out\n", a->pos[n],
+                            run[n].torn);
                 n++;
         }
         FILE *f = code ? NULL : open_memstream(&text, &size);

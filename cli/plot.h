@@ -25,6 +25,7 @@ typedef struct RunLog {
         const char *path; /* as the user typed it */
         Points of[N_CURVES];
         char column[N_CURVES][48]; /* its name in the file; "": it has none */
+        int torn;                  /* the line that was left out for its end; 0: none */
 } RunLog;
 
 /* ---- plot_csv.c ---- */

@@ -1,5 +1,6 @@
 /* plot_csv.c: reads the log of a training run: `tgc train --log_csv`, or any CSV with such
- * columns. */
+ * columns.  A last line that has no end and is no row is one that is being written: it is left
+ * out. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include "plot.h"
 
 enum { MAX_COLUMNS = 256, MAX_LOG = 1 << 30, STEP = N_CURVES };
+#define MOST_VALUE 1e100            /* quotients of what is drawn are finite */
+#define MOST_STEP 9007199254740992. /* 2^53: beyond it two steps may be one number */
 
 /* Names of nanoGPT, of llm.c and of wandb's exports are known as well. */
 static const struct {
@@ -86,7 +89,7 @@ static int read_head(RunLog *r, char **cell, int n, int *of, Err *e)
                        r->path);
 }
 
-/* An empty cell is no value; nan and inf have no place in a picture. */
+/* An empty cell is no value; nan, inf and what is beyond MOST_VALUE have no place in a picture. */
 static int number(const RunLog *r, const char *s, int line, double *x, Err *e)
 {
         char *end;
@@ -96,6 +99,10 @@ static int number(const RunLog *r, const char *s, int line, double *x, Err *e)
         *x = c_strtod(s, &end);
         if (*end || end == s)
                 return err_set(e, TGC_BAD_FILE, "%s:%d: '%.40s' is not a number", r->path, line, s);
+        if (fabs(*x) > MOST_VALUE)
+                *x = NAN;
+        else if (fabs(*x) < 1 / MOST_VALUE)
+                *x = 0;
         return TGC_OK;
 }
 
@@ -131,8 +138,9 @@ static int read_rows(RunLog *r, char *at, Err *e)
                                                "%s:%d: %d cells, where the first line has %d",
                                                r->path, line, n, width);
                         } else if (!(code = number(r, cell[of[STEP]], line, &x, e)) &&
-                                   !isfinite(x)) {
-                                code = err_set(e, TGC_BAD_FILE, "%s:%d: no step", r->path, line);
+                                   !(fabs(x) <= MOST_STEP)) {
+                                code = err_set(e, TGC_BAD_FILE, "%s:%d: no step: '%.40s'", r->path,
+                                               line, cell[of[STEP]]);
                         } else {
                                 for (int c = 0; c < N_CURVES && !code; c++) {
                                         Points *p = &r->of[c];
@@ -145,6 +153,10 @@ static int read_rows(RunLog *r, char *at, Err *e)
                                         p->line[p->n++] = line;
                                 }
                         }
+                }
+                if (code == TGC_BAD_FILE && !eol && width && line > 1) {
+                        r->torn = line;
+                        code = TGC_OK;
                 }
                 at = eol ? eol + 1 : NULL;
         }
@@ -168,7 +180,7 @@ int run_log_read(RunLog *r, const char *path, Err *e)
         if (strlen(text) < n)
                 code = err_set(e, TGC_BAD_FILE, "%s: not a text: it holds a NUL byte", path);
         else
-                code = read_rows(r, text, e);
+                code = read_rows(r, text + text_mark(text, n), e);
         free(text);
         return code;
 }

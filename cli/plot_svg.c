@@ -25,7 +25,7 @@ enum { N_PANELS = sizeof panels / sizeof *panels };
 /* From the data to the page. */
 typedef struct Scale {
         double lo, hi, from, to;
-        bool log;
+        bool log, whole; /* whole: its values are integers, so its ticks are */
 } Scale;
 
 static double place(const Scale *s, double v)
@@ -62,21 +62,31 @@ static double round_step(double span, int n)
         return power * (f < 1.5 ? 1 : f < 3.5 ? 2 : f < 7.5 ? 5 : 10);
 }
 
-/* 12000 as 12k, 0.0006 as 6e-4; step says how many digits differ. */
+static double tick_step(const Scale *s, int about)
+{
+        const double step = round_step(s->hi - s->lo, about);
+        return s->whole && step < 1 ? 1 : step;
+}
+
+/* 12000 as 12k, 0.0006 as 6e-4; ticks that are `step` apart have different texts. */
 static void tick_text(char *s, size_t cap, double v, double step)
 {
-        double big = fabs(v);
-        if (big < step * 1e-6)
+        const double big = fabs(v);
+        if (big < step * 1e-6) {
                 snprintf(s, cap, "0");
-        else if (big >= 1e6)
-                snprintf(s, cap, "%gM", v / 1e6);
+                return;
+        }
+        const int apart = (int)(floor(log10(big)) - floor(log10(step))) + 1,
+                  digits = apart < 6 ? 6 : apart < 15 ? apart : 15;
+        if (big >= 1e6)
+                snprintf(s, cap, "%.*gM", digits, v / 1e6);
         else if (big >= 1e4)
-                snprintf(s, cap, "%gk", v / 1e3);
+                snprintf(s, cap, "%.*gk", digits, v / 1e3);
         else if (big < 1e-2) {
                 int e = (int)floor(log10(big) + 1e-9);
-                snprintf(s, cap, "%ge%d", round(v / pow(10, e) * 1e4) / 1e4, e);
+                snprintf(s, cap, "%.*ge%d", digits - 1, v / pow(10, e), e);
         } else
-                snprintf(s, cap, "%.6g", v);
+                snprintf(s, cap, "%.*g", digits, v);
 }
 
 /* Values of ticks; at most cap. */
@@ -84,7 +94,7 @@ static int ticks(const Scale *s, int about, double *at, int cap)
 {
         int n = 0;
         if (!s->log) {
-                double step = round_step(s->hi - s->lo, about);
+                const double step = tick_step(s, about);
                 for (double i = ceil(s->lo / step - 1e-9);
                      i * step <= s->hi + step * 1e-9 && n < cap; i++)
                         at[n++] = i * step;
@@ -108,7 +118,7 @@ static int ticks(const Scale *s, int about, double *at, int cap)
 
 static void put_axes(FILE *f, const Scale *x, const Scale *y, bool with_steps)
 {
-        double at[64], step = round_step(y->hi - y->lo, 6);
+        double at[64], step = tick_step(y, 6);
         char s[32];
         int n = ticks(y, y->from - y->to > 200 ? 6 : 3, at, 64);
         for (int i = 0; i < n; i++) {
@@ -121,7 +131,7 @@ static void put_axes(FILE *f, const Scale *x, const Scale *y, bool with_steps)
         n = ticks(x, 8, at, 64);
         for (int i = 0; i < n; i++) {
                 double v = place(x, at[i]);
-                tick_text(s, sizeof s, at[i], round_step(x->hi - x->lo, 8));
+                tick_text(s, sizeof s, at[i], tick_step(x, 8));
                 fprintf(f, "<path class=\"grid\" d=\"M%.1f %.1fV%.1f\"/>", v, y->from, y->to);
                 fprintf(f, "<text class=\"tick mid\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", v,
                         y->from + 17, s);
@@ -205,6 +215,8 @@ static bool has(const Panel *q, const RunLog *run, int n)
 
 static int check_log(const RunLog *run, int n, Err *e)
 {
+        if (!has(&panels[0], run, n))
+                return err_set(e, TGC_USAGE, "--log has no effect: no run has a loss");
         for (int r = 0; r < n; r++)
                 for (int c = CURVE_TRAIN; c <= CURVE_VAL; c++)
                         for (int i = 0; i < run[r].of[c].n; i++)
@@ -217,6 +229,12 @@ static int check_log(const RunLog *run, int n, Err *e)
         return TGC_OK;
 }
 
+/* Its values are one, but for their last digits. */
+static bool flat(const Scale *s)
+{
+        return s->hi - s->lo <= 1e-12 * fmax(fabs(s->hi), fabs(s->lo));
+}
+
 static void room(Scale *s)
 {
         if (s->log) {
@@ -226,7 +244,7 @@ static void room(Scale *s)
                 return;
         }
         double by = (s->hi - s->lo) * 0.04;
-        if (by <= 0)
+        if (flat(s))
                 by = s->hi ? fabs(s->hi) * 0.1 : 1;
         if (s->lo >= 0 && s->lo - by < 0)
                 s->lo = 0; /* nothing here is below */
@@ -238,7 +256,7 @@ static void room(Scale *s)
 static void put_panel(FILE *f, const Panel *q, const RunLog *run, int n, const Scale *x, double top,
                       bool log_scale, bool last)
 {
-        Scale y = { INFINITY, -INFINITY, top + q->height, top, log_scale };
+        Scale y = { INFINITY, -INFINITY, top + q->height, top, log_scale, false };
         const char *unit = q->unit;
         for (int r = 0; r < n; r++)
                 for (int c = (int)q->first; c <= (int)q->last; c++) {
@@ -308,7 +326,7 @@ static void put_legend(FILE *f, const RunLog *run, int n)
 
 int plot_svg(FILE *f, const RunLog *run, int n, bool log_scale, Err *e)
 {
-        Scale x = { INFINITY, -INFINITY, LEFT, WIDTH - RIGHT, false };
+        Scale x = { INFINITY, -INFINITY, LEFT, WIDTH - RIGHT, false, true };
         int code = log_scale ? check_log(run, n, e) : TGC_OK, height = 44 + n * LEGEND, shown = 0;
         if (code)
                 return code;
@@ -318,7 +336,11 @@ int plot_svg(FILE *f, const RunLog *run, int n, bool log_scale, Err *e)
         for (int r = 0; r < n; r++)
                 for (int c = 0; c < N_CURVES; c++)
                         widen(&x, &run[r].of[c], run[r].of[c].x);
-        if (x.hi <= x.lo)
+        for (int r = 0; r < n; r++)
+                for (int c = 0; c < N_CURVES; c++)
+                        for (int i = 0; i < run[r].of[c].n && x.whole; i++)
+                                x.whole = run[r].of[c].x[i] == floor(run[r].of[c].x[i]);
+        if (flat(&x))
                 x.lo -= 1, x.hi += 1;
         fprintf(f,
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "

@@ -113,9 +113,7 @@ int lines_each(const char *file, OnLine *f, void *to, Err *e)
         int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
         if (code)
                 return code;
-        /* editors of Windows put a mark of the encoding in front */
-        for (size_t at = n > 2 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; at < n && !code;
-             at += k + 1, line++) {
+        for (size_t at = text_mark(text, n); at < n && !code; at += k + 1, line++) {
                 k = strcspn(text + at, "\n");
                 const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
                 text[at + own] = 0;

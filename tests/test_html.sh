@@ -122,6 +122,37 @@ mkdir run && cp run.csv run/log.csv
 p=$p$(try 0 "" "$TGC" plot run -o r.svg)
 say "--log, and a folder" "$p"
 
+# A log that is being written ends within a row; editors of Windows put a mark in front.
+torn() {
+        local end
+        printf 'step,lr,loss\n0,1e-3,4\n1,1e-3,3\n' > whole.csv
+        "$TGC" plot whole.csv -o whole.svg
+        for end in 2,1e 2,1e-3 2,1e-3,-; do
+                { printf '\xef\xbb\xbf'; cat whole.csv; printf '%s' "$end"; } > torn.csv
+                try 0 'torn.csv:4: the line ends too early' "$TGC" plot torn.csv -o torn.svg
+                sed 's/torn.csv/whole.csv/' torn.svg | cmp - whole.svg
+        done
+}
+say "a torn last line" "$(torn 2>&1)"
+ticks() {       # ticks TEXT: what stands at them, and no coordinate that is no number
+        printf "$1" > ticks.csv
+        try 0 '' "$TGC" plot ticks.csv -o ticks.svg
+        grep -Ei '[M" L-](nan|inf)' ticks.svg
+        grep -o '"tick [a-z]*"[^<]*' ticks.svg | sed 's/.*>//' | tr '\n' ' '
+}
+numbers() {
+        # whole steps; neighbours are told apart; what is beyond a picture is not in it
+        ticks 'step,loss\n0,4.174301\n1,4.174303\n' | grep -qx '4.174301 .*4.174303 0 1 step ' ||
+                ticks 'step,loss\n0,4.174301\n1,4.174303\n'
+        ticks 'step,loss\n7,123456.1\n7,123456.2\n' | grep -qx '123.4561k .* 123.4562k 6 7 8 step ' ||
+                ticks 'step,loss\n7,123456.1\n7,123456.2\n'
+        ticks 'step,loss\n0,1e308\n1,-1e308\n2,2\n' | grep -q ' 2 .* 1 2 3 step ' ||
+                ticks 'step,loss\n0,1e308\n1,-1e308\n2,2\n'
+        ticks 'step,loss\n0,1e17\n1,100000000000000016\n' | grep -q '0 1 step ' ||
+                ticks 'step,loss\n0,1e17\n1,100000000000000016\n'
+}
+say "numbers at the axes" "$(numbers 2>&1)"
+
 bad() {         # bad WORDS TEXT [OPTION]: plot says WORDS of a file of that text
         printf "$2" > bad.csv
         try "$3" "$1" "$TGC" plot bad.csv -o x.svg ${4-}
@@ -132,6 +163,8 @@ p=$p$(bad 'bad.csv:1: no column of steps' 'a,loss\n1,2\n' 3)
 p=$p$(bad 'bad.csv:1: nothing to plot' 'step,b\n1,2\n' 3)
 p=$p$(bad 'no rows' 'step,loss\n' 3)
 p=$p$(bad 'bad.csv:2: loss is 0' 'step,loss\n1,0\n' 3 --log)
+p=$p$(bad "bad.csv:3: no step: '1e17'" 'step,loss\n1,2\n1e17,2\n' 3)
+p=$p$(bad 'has no effect: no run has a loss' 'step,lr\n1,2\n' 2 --log)
 p=$p$(try 2 "FILE.svg is missing" "$TGC" plot run.csv)
 p=$p$(try 2 "x.png: plot writes SVG" "$TGC" plot run.csv -o x.png)
 p=$p$(try 2 "is the file that plot reads" "$TGC" plot run.csv -o run.csv)

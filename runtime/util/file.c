@@ -111,6 +111,11 @@ void file_unmap(FileMap *m)
         *m = (FileMap) { "", 0 };
 }
 
+size_t text_mark(const char *text, size_t n)
+{
+        return n > 2 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e)
 {
         struct stat st;

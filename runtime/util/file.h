@@ -30,6 +30,8 @@ void file_unmap(FileMap *m); /* harmless on a zeroed FileMap */
 /* The file as a string with a NUL behind it (not counted in *size, which may be
  * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes. */
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e);
+/* How many bytes UTF-8's mark takes, which editors of Windows put in front: 3 or 0. */
+size_t text_mark(const char *text, size_t n);
 
 /* Up to n first bytes of a regular file; how many, 0 of what is none. */
 size_t file_head(const char *path, void *head, size_t n);

@@ -77,7 +77,9 @@ static void tick_text(char *s, size_t cap, double v, double step)
                 return;
         }
         const int apart = (int)(floor(log10(big)) - floor(log10(step))) + 1,
-                  digits = apart < 6 ? 6 : apart < 15 ? apart : 15;
+                  digits = apart < 6    ? 6
+                           : apart < 15 ? apart
+                                        : 15;
         if (big >= 1e6)
                 snprintf(s, cap, "%.*gM", digits, v / 1e6);
         else if (big >= 1e4)
@@ -230,10 +232,7 @@ static int check_log(const RunLog *run, int n, Err *e)
 }
 
 /* Its values are one, but for their last digits. */
-static bool flat(const Scale *s)
-{
-        return s->hi - s->lo <= 1e-12 * fmax(fabs(s->hi), fabs(s->lo));
-}
+static bool flat(const Scale *s) { return s->hi - s->lo <= 1e-12 * fmax(fabs(s->hi), fabs(s->lo)); }
 
 static void room(Scale *s)
 {

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/file.h"
 #include "record_text.h"
 
 static const char *const field_name[N_FIELDS] = { "prompt", "completion", "messages",
@@ -154,7 +155,8 @@ int records_read(Records *r, const RecordsHow *how, const char *text, size_t n, 
         x->how = how;
         x->r = r;
         x->name = name;
-        size_t at = 0;
+        size_t at = text_mark(text, n);
+        text += at, n -= at, at = 0;
         while (at < n && strchr(" \t\r\n", text[at]))
                 at++;
         int code = read_fields(x, how->fields, e);

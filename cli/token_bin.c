@@ -2,7 +2,8 @@
  *
  * nanoGPT's .bin is uint16 without a header.  llm.c's begins with 256 int32: a magic number, a
  * version, the number of ids.  Its ids are uint16 (20240520, GPT-2's tokens) or uint32 (20240801,
- * Llama 3's).  All are little-endian.  Files are mapped, not copied. */
+ * Llama 3's).  All are little-endian.  Files are mapped, not copied.  Wider numbers without a
+ * header look like uint16 of which every second one is 0; they are refused. */
 #include <stdlib.h>
 #include <string.h>
 #include "data.h"
@@ -36,6 +37,20 @@ static int with_header(TokenPart *p, const unsigned char *b, size_t size, const 
         return TGC_OK;
 }
 
+/* Is every second uint16 of the beginning 0, and some other one not? */
+static bool looks_wider(const unsigned char *b, size_t size)
+{
+        enum { LEAST = 64, MOST = 1 << 14 }; /* bytes: fewer say nothing, more are not needed */
+        bool other = false;
+        size = size < MOST ? size : MOST;
+        for (size_t i = 0; i + 3 < size; i += 4) {
+                if (b[i + 2] || b[i + 3])
+                        return false;
+                other |= b[i] || b[i + 1];
+        }
+        return other && size >= LEAST;
+}
+
 int token_bin_open(TokenPart *p, const char *path, Err *e)
 {
         *p = (TokenPart) { 0 };
@@ -44,8 +59,16 @@ int token_bin_open(TokenPart *p, const char *path, Err *e)
                 return code;
         const unsigned char *b = p->map.data;
         const size_t size = p->map.size;
-        if (size >= HEADER && (u32(b) == MAGIC_GPT2 || u32(b) == MAGIC_LLAMA3)) {
-                code = with_header(p, b, size, path, e);
+        if (size >= 4 && (u32(b) == MAGIC_GPT2 || u32(b) == MAGIC_LLAMA3)) {
+                code = size < HEADER ? err_set(e, TGC_BAD_FILE,
+                                               "%s: llm.c's header has %d bytes, and the file %zu",
+                                               path, HEADER, size)
+                                     : with_header(p, b, size, path, e);
+        } else if (looks_wider(b, size)) {
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: every second uint16 is 0, as in a file of uint32 or int64; "
+                               "without llm.c's header ids are uint16",
+                               path);
         } else if (size % 2) {
                 code = err_set(
                         e, TGC_BAD_FILE,

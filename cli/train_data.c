@@ -137,11 +137,38 @@ static int val_beside(Train *t, Err *e)
         int code = TGC_OK;
         if (val && file_exists(val) && t->data.n == 1 && !t->val_data.n && !t->offsets.rank) {
                 sources_free(&t->val_data);
-                code = sources_find(&t->val_data, (const char *const *)&val, 1, "val_data", e);
+                code = opt_set(t->given, O_VAL_FRACTION)
+                               ? err_set(e, TGC_USAGE,
+                                         "train: --val_fraction has no effect: %s, beside the "
+                                         "data, is what is validated on",
+                                         val)
+                               : sources_find(&t->val_data, (const char *const *)&val, 1,
+                                              "val_data", e);
         }
         free(dir);
         free(val);
         return code;
+}
+
+/* Of options that are about records, what has no effect with another. */
+static int check_records(const Train *t, bool join, Err *e)
+{
+        const LossOn loss = (LossOn)t->a->v[O_LOSS].i;
+        const int pad_to = opt_int(t->a, O_PAD_TO);
+        if (loss == LOSS_MARKED && join)
+                return err_set(e, TGC_USAGE,
+                               "--loss marked: a chat template marks answers, and --template none "
+                               "has none; --loss answer learns completions");
+        if (loss == LOSS_PADDING && !pad_to)
+                return err_set(e, TGC_USAGE,
+                               "--loss padding: there is no padding to learn; --pad_to N makes "
+                               "some");
+        if (pad_to && opt_set(t->given, O_PACKING) && opt_flag(t->a, O_PACKING))
+                return err_set(e, TGC_USAGE,
+                               "--packing: several records share a row, and with --pad_to %d each "
+                               "has its own; give one of the two",
+                               pad_to);
+        return TGC_OK;
 }
 
 int data_read(Train *t, Err *e)
@@ -161,11 +188,12 @@ int data_read(Train *t, Err *e)
                            .talk = &t->talk,
                            .no_chat = no_chat.msg,
                            .warned = &warned };
-        if (!code && t->records && how.join)
+        if (code || (t->records && (code = check_records(t, how.join, e))))
+                return code;
+        if (t->records && how.join)
                 err_set(&no_chat, TGC_USAGE, "messages need a chat template (--template none)");
-        else if (!code && t->records &&
-                 !(code = chat_open(&t->chat, t->a, plan_find(&t->l.plan, "chat"), t->a->pos[0],
-                                    &no_chat)))
+        else if (t->records && !(code = chat_open(&t->chat, t->a, plan_find(&t->l.plan, "chat"),
+                                                  t->a->pos[0], &no_chat)))
                 how.chat = &t->chat;
         if (code && code != TGC_USAGE)
                 return err_set(e, code, "%s", no_chat.msg);
@@ -196,11 +224,18 @@ typedef struct Fit {
         int sequence; /* the longest prompt and what is to be drawn after it */
 } Fit;
 
+/* Tokens of a record in a row of its own: T inputs have T targets. */
+static int most_tokens(const Train *t)
+{
+        const int pad_to = opt_int(t->a, O_PAD_TO);
+        return pad_to ? pad_to : t->T + 1;
+}
+
 /* Records `which` of the source that fit, as rows. */
 static int pack_view(Train *t, View *v, const int *which, int n, Fit *f, Err *e)
 {
         const Records *r = &v->source->r;
-        const int pad_to = opt_int(t->a, O_PAD_TO), most = pad_to ? pad_to : t->T + 1;
+        const int most = most_tokens(t);
         const bool cut = !strcmp(opt_str(t->a, O_LONG), "cut");
         int *length = malloc(((size_t)n + 1) * sizeof *length);
         v->which = malloc(((size_t)n + 1) * sizeof *v->which);
@@ -306,17 +341,26 @@ static int no_window(const Train *t, const Source *s, const Fit *f, Err *e)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: no record has a prompt%s: the objective asks for one", s->name,
                                aim_facts(t)->completion ? " and a completion" : "");
+        const char *larger = opt_int(t->a, O_PAD_TO) ? "pad_to" : "block-size";
+        if (!kind_of(t) && !strcmp(opt_str(t->a, O_LONG), "cut"))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: no record fits: each begins with %d tokens of which none is to "
+                               "be learned; a larger --%s",
+                               s->name, most_tokens(t), larger);
+        if (!kind_of(t))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: no record fits: the longest has %lld tokens, a row has room "
+                               "for %d; a larger --%s, or --long cut",
+                               s->name, (long long)f->longest, most_tokens(t), larger);
         return err_set(e, TGC_BAD_FILE,
-                       "%s: no record fits: the longest has %lld tokens%s, the window %d; a larger "
-                       "--block-size, or %s",
+                       "%s: no record fits: the longest has %lld tokens %s, the window %d; a "
+                       "larger --block-size, or %s",
                        s->name, (long long)f->longest,
-                       kind_of(t) == OBJECTIVE_PROMPTS ? " with its continuations"
-                       : kind_of(t)                    ? " in both its answers"
-                                                       : "",
+                       kind_of(t) == OBJECTIVE_PROMPTS ? "with its continuations"
+                                                       : "in both its answers",
                        t->T,
                        kind_of(t) == OBJECTIVE_PROMPTS ? "smaller samples= or max_tokens="
-                       : kind_of(t)                    ? "shorter ones"
-                                                       : "--long cut");
+                                                       : "shorter ones");
 }
 
 /* all: a source without a window is an error, even beside others. */
@@ -359,8 +403,11 @@ static void say_records(const Train *t, const Fit *f)
                 say(&t->talk,
                     "%lld records are left out: they, or their answers, do not fit %d tokens (the "
                     "longest has %lld)%s\n",
-                    (long long)f->dropped, t->T, (long long)f->longest,
-                    kind_of(t) ? "" : "; --long cut keeps their beginnings");
+                    (long long)f->dropped, kind_of(t) ? t->T : most_tokens(t),
+                    (long long)f->longest,
+                    kind_of(t) || !strcmp(opt_str(t->a, O_LONG), "cut")
+                            ? ""
+                            : "; --long cut keeps their beginnings");
         if (f->cut)
                 say(&t->talk, "%lld records are cut to the window (the longest has %lld tokens)\n",
                     (long long)f->cut, (long long)f->longest);

@@ -142,14 +142,14 @@ ticks() {       # ticks TEXT: what stands at them, and no coordinate that is no 
 }
 numbers() {
         # whole steps; neighbours are told apart; what is beyond a picture is not in it
-        ticks 'step,loss\n0,4.174301\n1,4.174303\n' | grep -qx '4.174301 .*4.174303 0 1 step ' ||
-                ticks 'step,loss\n0,4.174301\n1,4.174303\n'
-        ticks 'step,loss\n7,123456.1\n7,123456.2\n' | grep -qx '123.4561k .* 123.4562k 6 7 8 step ' ||
-                ticks 'step,loss\n7,123456.1\n7,123456.2\n'
-        ticks 'step,loss\n0,1e308\n1,-1e308\n2,2\n' | grep -q ' 2 .* 1 2 3 step ' ||
-                ticks 'step,loss\n0,1e308\n1,-1e308\n2,2\n'
-        ticks 'step,loss\n0,1e17\n1,100000000000000016\n' | grep -q '0 1 step ' ||
-                ticks 'step,loss\n0,1e17\n1,100000000000000016\n'
+        ticks 'step,loss\n0,4.174301\n1,4.174303\n' > said
+        grep -qx '4.174301 .*4.174303 0 1 step ' said || cat said
+        ticks 'step,loss\n7,123456.1\n7,123456.2\n' > said
+        grep -qx '123.4561k .* 123.4562k 6 7 8 step ' said || cat said
+        ticks 'step,loss\n0,1e308\n1,-1e308\n2,2\n' > said
+        grep -q ' 2 .* 1 2 3 step ' said || cat said
+        ticks 'step,loss\n0,1e17\n1,100000000000000016\n' > said
+        grep -q '0 1 step ' said || cat said
 }
 say "numbers at the axes" "$(numbers 2>&1)"
 

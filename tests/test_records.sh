@@ -119,7 +119,7 @@ long() {
         p=$p$(tgc 0 '2 records are cut to the window' train m --data a.jsonl \
                 "${here[@]//-q/--json}" --block-size 30 --long cut --val_fraction 0 --max_iters 1 \
                 --out_dir l)
-        p=$p$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, the window 4' train m \
+        p=$p$(tgc 3 'a.jsonl: no record fits: the longest has .* a row has room for 5' train m \
                 --data a.jsonl "${here[@]}" --block-size 4 --out_dir l)
         echo "$p"
 }
@@ -167,6 +167,9 @@ put("short.bin", x[:-1], "H", header(20240520, 1, 900))
 put("future.bin", x, "H", header(20240520, 9, 900))
 put("short2.bin", [3, 4, 5, 6], "H")
 put("big.bin", [3, 5000], "H")
+put("wide.bin", x, "I")
+put("zeros.bin", [0] * 200, "H")
+open("head.bin", "wb").write(header(20240520, 1, 900)[:500])
 put("big32.bin", [3, 2**31 + 5], "I", header(20240801, 7, 2))
 END
 bins() {
@@ -257,7 +260,7 @@ say bad_weight "$(tgc 2 'must be a number above 0' train m --data a.jsonl:0 "${h
         --out_dir no)"
 say log_over_data "$(tgc 2 'is the file that --data reads' train m --data a.jsonl "${here[@]}" \
         --log_csv a.jsonl --out_dir no)"
-say too_long "$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, the window 4' \
+say too_long "$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, a row has room' \
         train m --data a.jsonl -b 2 --block-size 4 --device cpu -q --out_dir no)"
 say too_short "$(tgc 3 'short2.bin: 4 tokens; a window of 64 and its targets need 65' train m \
         --data short2.bin "${here[@]}" --out_dir no)"
@@ -267,6 +270,43 @@ say empty_answer_of_a_plan "$(echo '{"prompt": "a", "completion": ""}' > bad.jso
                 --out_dir no)"
 say rows_are_shown "$("$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --show_data 3 \
         2>&1 | cmp - shown)"
+cut_off() { # the row, not the window, is what cuts; what cannot be learned is no row
+        tgc 3 'room for 6; a larger --pad_to, or --long cut' train m --data a.jsonl "${here[@]}" \
+                --pad_to 6 --out_dir no
+        tgc 3 'begins with 2 tokens of which none is to be learned; a larger --pad_to' train m \
+                --data j.jsonl "${here[@]}" --pad_to 2 --long cut --out_dir no
+        "$TGC" train m --data a.jsonl "${here[@]//-q/--json}" --pad_to 14 --val_fraction 0 \
+                --show_data 1 2>&1 | grep -q 'do not fit 14 tokens' || echo "another length"
+}
+say answers_cut_off "$(cut_off)"
+no_effect() {
+        tgc 2 '--loss marked: .*--template none has none' train m --data a.jsonl "${here[@]}" \
+                --template none --loss marked --out_dir no
+        tgc 2 '--loss padding: there is no padding' train m --data a.jsonl "${here[@]}" \
+                --loss padding --out_dir no
+        tgc 2 '--packing: several records share a row' train m --data a.jsonl "${here[@]}" \
+                --packing --pad_to 60 --out_dir no
+        mkdir -p beside && cp plain.bin beside/train.bin && cp plain.bin beside/val.bin
+        tgc 2 '--val_fraction has no effect: beside/val.bin' train m --data beside/train.bin \
+                "${here[@]}" --val_fraction 0.2 --out_dir no
+}
+say options_without_effect "$(no_effect)"
+say wide_bin "$(tgc 3 'wide.bin: every second uint16 is 0' train m --data wide.bin "${here[@]}" \
+        --out_dir no)"
+say zeros_are_ids "$("$TGC" train m --data zeros.bin "${here[@]}" --show_data 1 2>&1 > /dev/null)"
+say cut_header "$(tgc 3 'head.bin: llm.c.s header has 1024 bytes, and the file 500' train m \
+        --data head.bin "${here[@]}" --out_dir no)"
+marked() { # editors of Windows put a mark of the encoding in front
+        { printf '\xef\xbb\xbf'; sed 's/$/\r/' a.jsonl; } > mark.jsonl
+        { printf '\xef\xbb\xbf'; cat list.json; } > mark.json
+        for f in mark.jsonl mark.json; do
+                "$TGC" train m --data $f "${here[@]}" --val_fraction 0 --show_data 3 2>&1 |
+                        cmp - shown
+        done
+        printf '\xef\xbb\xbf\n[1]\n' > mark.jsonl
+        tgc 3 'mark.jsonl:2: a record must be' train m --data mark.jsonl "${here[@]}" --out_dir no
+}
+say mark_of_the_encoding "$(marked 2>&1)"
 say nothing_made "$([ ! -e no ] || echo "a folder was made")"
 say no_compiler_started "$(cat started 2> /dev/null | head -c 300)"
 say one_is_for_good_data "$(tgc 4 . train m --data a.jsonl "${here[@]}" --out_dir no

@@ -9,7 +9,8 @@
  * D::read takes a D::Table.  D::table(zero) makes it from a zero that the compiler cannot see
  * through; else the compiler would put the table into memory instead of registers.
  *
- * F8: HALVES.  A code is an f16, exact.  16 codes of unit e are 8 words. */
+ * F8: HALVES.  A code is an f16, exact.  The 16 codes of unit e are 8 words, from word 8e
+ * on. */
 #ifndef TGC_STORED_DOT_SM90_CUH
 #define TGC_STORED_DOT_SM90_CUH
 

@@ -445,7 +445,8 @@ TGC_INLINE void gemv_begin(int norm, float eps, int ty, int M, long K, const voi
 {
         float *x = tgc_scratch;
         TGC_HIDE(x); /* else the thread's scratch is looked up again and again */
-        /* not inlined: these loops are vectorised at -O2, but not with unresolved branches */
+        /* called, not inlined: their loops are vectorised at -O2, but not here, where
+         * TGC_UNROLLED turns if-conversion off */
         TGC_HIDE(prologue);
         if (gain)
                 TGC_HIDE(gain);

@@ -57,7 +57,7 @@ typedef struct Train {
         Aim aim;
         Prompts samples;  /* --sample_prompt */
         char *again_text; /* of run.txt */
-        const char *again_model;
+        const char *again_model, *again_called;
         Schedule schedule;
         Optimizer optimizer;
         double beta1, beta2, eps; /* its own, or those asked for */
@@ -99,6 +99,8 @@ int settings_keep(Train *t, bool plan, Err *e); /* into t->state, for the next o
 void settings_free(Train *t);
 /* train_again.c */
 int again_keep(const Train *t, Err *e); /* OUT_DIR/run.txt */
+/* The model as the run's first command line has it. */
+const char *train_called(const Train *t);
 /* `train OUT_DIR --resume`: model, data and the rest from there; else nothing */
 int again_take(Train *t, Err *e);
 void again_free(Train *t, const Args *given);

@@ -14,7 +14,8 @@ char *train_path(const Train *t, const char *name)
         return file_join(opt_str(t->a, O_OUT_DIR), name);
 }
 
-static const char NAME[] = "run.txt", MODEL[] = "tgc-train";
+/* CALLED: what the model was called on the command line, where that is no absolute path. */
+static const char NAME[] = "run.txt", MODEL[] = "tgc-train", CALLED[] = "called";
 enum { MOST_TEXT = 1 << 20 };
 
 static const OptionId kept[] = { O_INIT_FROM,     O_TRAIN_DATA,  O_VAL_DATA,      O_FIELDS,
@@ -25,6 +26,11 @@ static const OptionId kept[] = { O_INIT_FROM,     O_TRAIN_DATA,  O_VAL_DATA,    
                                  O_SAMPLE_TOKENS, O_EVAL_PROMPT, O_EVAL_SCORE,    O_TENSORBOARD,
                                  O_KEEP,          O_REFERENCE,   O_EMBEDDER,      O_OFFLOAD };
 enum { N_KEPT = sizeof kept / sizeof *kept };
+
+const char *train_called(const Train *t)
+{
+        return t->again_called ? t->again_called : t->a->pos[0];
+}
 
 /* ---- writing ---- */
 
@@ -65,6 +71,8 @@ int again_keep(const Train *t, Err *e)
         int code = TGC_OK;
         if (f) {
                 put_path(f, MODEL, a->pos[0], file_exists(a->pos[0]) || file_is_dir(a->pos[0]));
+                if (*train_called(t) != '/')
+                        put_line(f, CALLED, "", train_called(t));
                 for (int i = 0; i < N_KEPT; i++) {
                         const OptionInfo *x = &option_info[kept[i]];
                         const OptionValue *v = &a->v[kept[i]];
@@ -121,8 +129,8 @@ static int take_line(Train *t, const bool *typed, char *line, const char *path, 
                 return err_set(e, TGC_BAD_FILE, "%s: '%.60s' has no value", path, line);
         *value++ = 0;
         unescape(value);
-        if (!strcmp(line, MODEL)) {
-                t->again_model = value;
+        if (!strcmp(line, MODEL) || !strcmp(line, CALLED)) {
+                *(*line == *CALLED ? &t->again_called : &t->again_model) = value;
                 return TGC_OK;
         }
         for (int i = 0; i < N_KEPT; i++) {
@@ -135,6 +143,23 @@ static int take_line(Train *t, const bool *typed, char *line, const char *path, 
         return err_set(e, TGC_BAD_FILE, "%s: '%.60s' is not a setting of a run", path, line);
 }
 
+/* DIR --data FILE --resume, where DIR is a model's folder, and a run of it is gone on with in
+ * --out_dir.  If DIR is the run's own, that is meant otherwise. */
+static int data_again(const Args *a, Err *e)
+{
+        const char *dir = a->pos[0];
+        char *path = file_join(dir, NAME);
+        const int code = path && file_exists(path) && !opt_set(a, O_OUT_DIR)
+                                 ? err_set(e, TGC_USAGE,
+                                           "train: %s/%s says what the run in it learns from: "
+                                           "leave --data out; where its file has moved: tgc train "
+                                           "MODEL --data FILE --out_dir %s --resume",
+                                           dir, NAME, dir)
+                                 : TGC_OK;
+        free(path);
+        return code;
+}
+
 int again_take(Train *t, Err *e)
 {
         Args *a = &t->args;
@@ -142,8 +167,10 @@ int again_take(Train *t, Err *e)
         bool typed[N_KEPT];
         char *path;
         int code = TGC_OK;
-        if (!opt_flag(a, O_RESUME) || opt_set(a, O_TRAIN_DATA) || !file_is_dir(dir))
+        if (!opt_flag(a, O_RESUME) || !file_is_dir(dir))
                 return TGC_OK;
+        if (opt_set(a, O_TRAIN_DATA))
+                return data_again(a, e);
         if (!(path = file_join(dir, NAME)))
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (!file_exists(path)) {

@@ -97,7 +97,7 @@ static int save_weights(const Saving *w, Err *e)
                                : export_params(w->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1,
                                                e);
         if (!code && w->lora)
-                code = adapter_words(&t->l.plan, folder, t->a->pos[0], e);
+                code = adapter_words(&t->l.plan, folder, train_called(t), e);
         free(path);
         free(folder);
         return code;

@@ -169,12 +169,14 @@ static int take_one(Train *t, int i, const char *was, bool plan, Err *e)
 static void say_schedule(const Train *t, bool more_steps)
 {
         const Args *a = &t->args;
+        const int end = opt_int(a, O_DECAY_ITERS), warm = opt_int(a, O_WARMUP),
+                  from = end > warm ? end : warm;
         if (more_steps && opt_flag(a, O_DECAY_LR) &&
-            opt_int(a, O_MAX_ITERS) > opt_int(a, O_DECAY_ITERS))
+            opt_int(a, O_LR_SCHEDULE) != SCHEDULE_CONSTANT && opt_int(a, O_MAX_ITERS) > from)
                 say(&t->talk,
                     "the run's schedule stays: from step %d on the learning rate is min_lr; "
                     "--lr_decay_iters sets another\n",
-                    opt_int(a, O_DECAY_ITERS));
+                    from);
 }
 
 int settings_take(Train *t, const char *path, bool plan, Err *e)

@@ -359,8 +359,9 @@ static int same_run(const TrainState *was, const TrainState *now, const char *pa
                                path, (long long)was->tokens, data, (long long)now->tokens);
         if (was->text != now->text)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: the run before had %lld other tokens of data than %s has", path,
-                               (long long)was->tokens, data);
+                               "%s: the run before had %lld other tokens of data than %s has%s",
+                               path, (long long)was->tokens, data,
+                               a->v[O_VAL_DATA].n ? ", or another --val_data" : "");
         if (was->graph != now->graph)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: the run that is resumed trained another model than %s with "
@@ -505,6 +506,9 @@ int train_open(Train *t, const Args *a, Err *e)
                                "train: %s is not a model; the model comes first: tgc train gpt "
                                "--data %s",
                                a->pos[0], a->pos[0]);
+        if (!opt_set(a, O_TRAIN_DATA) && opt_flag(a, O_RESUME) && !file_exists(a->pos[0]))
+                return err_set(e, TGC_IO, "%s: no such folder, so there is nothing to resume",
+                               a->pos[0]);
         if (!opt_set(a, O_TRAIN_DATA))
                 return err_set(e, TGC_USAGE,
                                "train: --data FILE is missing: tgc train %s --data "
@@ -529,8 +533,11 @@ int train_open(Train *t, const Args *a, Err *e)
                 return code;
         if (opt_int(a, O_SHOW_DATA))
                 return TGC_OK;
-        if (opt_flag(a, O_EVAL_ONLY))
+        t->first = (int)t->state.step;
+        if (opt_flag(a, O_EVAL_ONLY)) {
+                t->memory = forecast(t);
                 return eval_only(t, e);
+        }
         if ((code = train_samples(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
             (!opt_flag(a, O_RESUME) && (code = lock_folder(t, e))))
                 return code;
@@ -539,7 +546,6 @@ int train_open(Train *t, const Args *a, Err *e)
         if ((code = settings_keep(t, t->plan, e)) || (code = again_keep(t, e)))
                 return code;
         t->memory = forecast(t);
-        t->first = (int)t->state.step;
         t->saved = t->state.step;
         return log_open(&t->log, opt_str(a, O_OUT_DIR), opt_str(a, O_LOG_CSV),
                         opt_flag(a, O_TENSORBOARD), t->state.step, e);

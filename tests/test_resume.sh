@@ -203,4 +203,27 @@ overridden() {
 }
 say what_is_given_again_is_said "$(overridden)"
 
+# What is said of the run is so; the adapter that a resumed run writes is the one it would be.
+words() {
+        local of=("${here[@]}" --lora r=2 --block-size 16 --max_iters 2 --warmup_iters 9)
+        tgc 8 'nowhere: no such folder, so there is nothing to resume' train nowhere --resume
+        cp -r "$top"/tests/data/models/story m
+        tgc 0 '' train m "${of[@]}" --max_iters 1 --out_dir cut-lora
+        tgc 2 'cut-lora/run.txt says what the run in it learns from' train cut-lora --resume \
+                --data text.txt
+        tgc 3 'other tokens of data than .*, or another --val_data' train cut-lora --resume \
+                --val_data text.txt
+        tgc 0 'steps 1 to 1' train cut-lora --resume --eval_only
+        grep -q 'memory: 0 B' err && grep memory err
+        tgc 0 '' train m "${of[@]}" --out_dir whole-lora --lr_decay_iters 1
+        tgc 0 '' train cut-lora --resume --max_iters 2
+        grep schedule err                               # it warms up until step 9
+        diff -r whole-lora/adapter cut-lora/adapter
+        sed -i '/^called/d' cut-lora/run.txt            # as older ones are
+        tgc 0 '' train cut-lora --resume --max_iters 3 -q
+        grep -q "\"base_model_name_or_path\".*\"$PWD/m\"" cut-lora/adapter/adapter_config.json ||
+                cat cut-lora/adapter/adapter_config.json
+}
+say what_is_said_of_a_run "$(words 2>&1)"
+
 exit $failed

@@ -12,6 +12,7 @@ struct Tgc {
         Plan plan;
         Session *session;
         Tokenizer *tokenizer; /* NULL: the plan has none */
+        const char *serves;   /* what the session is kept by; NULL: nothing */
 };
 
 static int result(int code, const Err *e, TgcError *out)
@@ -25,6 +26,13 @@ static int result(int code, const Err *e, TgcError *out)
 
 _Static_assert(sizeof(((Err *)0)->msg) == sizeof(((TgcError *)0)->message),
                "messages are copied whole");
+
+/* The session's state is a batch's, or a generation's whose callback calls: nobody else may change
+ * it. */
+static int is_free(const Tgc *t, Err *e)
+{
+        return t->serves ? err_set(e, TGC_USAGE, "the plan is in use until %s", t->serves) : TGC_OK;
+}
 
 static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
 {
@@ -133,13 +141,15 @@ TgcSampling tgc_sampling(void) { return sampling_default(); }
 int tgc_reset(Tgc *t, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(session_reset(t->session, &e), &e, error);
+        int code = is_free(t, &e);
+        return result(code ? code : session_reset(t->session, &e), &e, error);
 }
 
 int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(session_prefill(t->session, ids, 1, n, &e), &e, error);
+        int code = is_free(t, &e);
+        return result(code ? code : session_prefill(t->session, ids, 1, n, &e), &e, error);
 }
 
 typedef struct Forward {
@@ -159,12 +169,19 @@ int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user
 {
         Err e = { 0, "" };
         Forward f = { fn, user };
-        return result(session_decode(t->session, h, n, forward, &f, &e), &e, error);
+        int code = is_free(t, &e);
+        if (!code) {
+                t->serves = "tgc_generate returns";
+                code = session_decode(t->session, h, n, forward, &f, &e);
+                t->serves = NULL;
+        }
+        return result(code, &e, error);
 }
 
 /* ---- batches ---- */
 
 struct TgcBatch {
+        Tgc *of;
         Batch *b;
         BatchToken token[TGC_MAX_BATCH];
 };
@@ -175,19 +192,27 @@ _Static_assert((int)TGC_MOST_TOKENS == TGC_MAX_BATCH && (int)TGC_END_CONTEXT == 
 int tgc_batch_open(TgcBatch **out, Tgc *t, TgcError *error)
 {
         Err e = { 0, "" };
-        TgcBatch *b = calloc(1, sizeof *b);
-        int code = b ? batch_open(&b->b, t->session, NULL, &e)
-                     : err_set(&e, TGC_NO_MEMORY, "no memory for a batch");
+        int code = is_free(t, &e);
+        TgcBatch *b = code ? NULL : calloc(1, sizeof *b);
+        if (!code)
+                code = b ? batch_open(&b->b, t->session, NULL, &e)
+                         : err_set(&e, TGC_NO_MEMORY, "no memory for a batch");
         *out = code ? NULL : b;
         if (code)
                 free(b);
+        else {
+                b->of = t;
+                t->serves = "tgc_batch_close";
+        }
         return result(code, &e, error);
 }
 
 void tgc_batch_close(TgcBatch *b)
 {
-        if (b)
-                batch_close(b->b);
+        if (!b)
+                return;
+        batch_close(b->b);
+        b->of->serves = NULL;
         free(b);
 }
 
@@ -251,7 +276,7 @@ int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error)
 {
         Err e = { 0, "" };
         int code = batch_step(b->b, b->token, n, &e);
-        for (int i = 0; i < *n && !code; i++)
+        for (int i = 0; i < *n; i++)
                 out[i] = (TgcToken) { b->token[i].seq, b->token[i].token, (int)b->token[i].end,
                                       b->token[i].drawn.logprob };
         return result(code, &e, error);
@@ -260,7 +285,8 @@ int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error)
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(session_score(t->session, ids, n, logits, nll, &e), &e, error);
+        int code = is_free(t, &e);
+        return result(code ? code : session_score(t->session, ids, n, logits, nll, &e), &e, error);
 }
 
 /* ---- embedding ---- */
@@ -347,7 +373,10 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
                          .weight_decay = x->weight_decay,
                          .clip = x->clip,
                          .step = x->step };
-        int code = session_train_step(t->session, &in, &r, &e);
+        int code = is_free(t, &e);
+        if (code)
+                return result(code, &e, error);
+        code = session_train_step(t->session, &in, &r, &e);
         x->loss = r.loss;
         x->aux_loss = r.aux_loss;
         x->grad_norm = r.grad_norm;
@@ -388,8 +417,10 @@ int tgc_param_get(Tgc *t, int i, float *data, TgcError *error)
 int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(param(t, i) ? session_param_set(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
-                                            tgc_param_count(t) - 1),
-                      &e, error);
+        int code = is_free(t, &e);
+        if (!code)
+                code = param(t, i) ? session_param_set(t->session, i, data, &e)
+                                   : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
+                                             tgc_param_count(t) - 1);
+        return result(code, &e, error);
 }

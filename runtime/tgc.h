@@ -111,7 +111,7 @@ typedef struct TgcSampling {
         /* Which tokens may come next: bits, one a token of the vocabulary, that stay until the next
          * call.  Called once for every token of a sequence (its number, in a TgcBatch), with the
          * token before it, which was sampled, or -1 for the first, while the device computes the
-         * logits.  NULL ends with an error.  NULL here: all tokens. */
+         * logits.  NULL, or no bit, ends with an error.  NULL here: all tokens. */
         const uint32_t *(*mask)(void *user, int sequence, int token);
         void *mask_user;
 } TgcSampling;
@@ -135,7 +135,8 @@ typedef struct TgcBias {
 
 TgcSampling tgc_sampling(void); /* the defaults */
 
-/* Called for each token; nonzero ends the generation. */
+/* Called for each token; nonzero ends the generation.  Until tgc_generate returns, what would use
+ * the model meanwhile is refused: of the functions below tgc_param_get alone is not. */
 typedef int TgcTokenFn(void *user, int token);
 
 int tgc_reset(Tgc *t, TgcError *error); /* forget the conversation */
@@ -149,8 +150,8 @@ int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *us
 
 /* Sequences of any length come and go; each step serves all of them, and each says what it would
  * say alone (docs/library.md: but for last bits, in three cases).  Between tgc_batch_open and
- * tgc_batch_close the Tgc serves nothing else. */
-typedef struct TgcBatch TgcBatch;
+ * tgc_batch_close the Tgc serves nothing else: what would use the model is refused. */
+typedef struct TgcBatch TgcBatch; /* close it before its Tgc */
 
 typedef struct TgcSequence {
         const TgcSampling *sampling; /* NULL: the defaults */
@@ -163,11 +164,11 @@ typedef struct TgcSequence {
 /* The adapter of that name, from 1; 0: the plan has none. */
 int tgc_adapter(const Tgc *t, const char *name);
 
-enum TgcEnd { TGC_END_NONE, TGC_END_STOP, TGC_END_LENGTH, TGC_END_CONTEXT };
+enum TgcEnd { TGC_END_NONE, TGC_END_STOP, TGC_END_LENGTH, TGC_END_CONTEXT, TGC_END_FAILED };
 
 typedef struct TgcToken {
-        int sequence, token;
-        int end;       /* TgcEnd: why it is the sequence's last one */
+        int sequence, token; /* TGC_END_FAILED: token -1 */
+        int end;             /* TgcEnd: why it is the sequence's last one */
         float logprob; /* of the softmax of the logits, where sampling asks for it (logprobs) */
 } TgcToken;
 
@@ -185,7 +186,9 @@ int tgc_batch_fork(TgcBatch *b, int sequence, const TgcSequence *how, int *child
 int tgc_batch_drop(TgcBatch *b, int sequence, TgcError *error);
 int tgc_batch_left(const TgcBatch *b); /* sequences that have not ended */
 /* Up to TGC_MOST_TOKENS tokens to out, their number to *n; on a GPU they come a step or two
- * late. */
+ * late.  What fails for one sequence (its mask allows no token, its logits are not finite) ends
+ * that one: the step returns the error with the tokens of all, and the next step serves the
+ * others.  After any other failure every call returns it again, but tgc_batch_close. */
 int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error);
 
 /* Log-probabilities: nll[i] is -log p(ids[i+1] | ids[0..i]), n-1 of them; logits

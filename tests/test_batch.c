@@ -671,6 +671,101 @@ static const uint32_t *no_mask(void *user, int sequence, int token)
         return NULL;
 }
 
+/* A sequence that fails after some tokens: its mask is NULL, or holds a banned token alone. */
+typedef struct Failing {
+        int calls, most;
+        bool banned;
+        uint32_t bits[(65 + 31) / 32];
+} Failing;
+
+static const uint32_t *failing_mask(void *user, int sequence, int token)
+{
+        Failing *f = user;
+        (void)sequence, (void)token;
+        memset(f->bits, ++f->calls > f->most ? 0 : 0xff, sizeof f->bits);
+        if (f->calls > f->most && f->banned)
+                f->bits[0] = 1u << 5;
+        return f->calls > f->most && f->most == 3 ? NULL : f->bits;
+}
+
+/* The second of four ends by itself, with its error; the others, one with a mask, say what they say
+ * alone, and their masks are asked for once a token. */
+static void check_failure(Bench *x, Failing fails, int status, const char *words)
+{
+        enum { N = 4 };
+        static Text together[N], alone[N];
+        static BatchToken out[TGC_MAX_BATCH];
+        const TgcBias ban = { 5, -INFINITY };
+        Masked mask = { .step = 3 }, own = mask;
+        int id[N], other, got, errors = 0;
+        Batch *b;
+        make_texts(together, N, 90, 20);
+        for (int i = 0; i < N; i++)
+                together[i].predict = 20;
+        memcpy(alone, together, sizeof alone);
+        MUST(batch_open(&b, x->s, NULL, &e));
+        for (int i = 0; i < N; i++) {
+                BatchHow h = how_of(&together[i], i, true);
+                if (i == 1) {
+                        h.sampling.mask = failing_mask;
+                        h.sampling.mask_user = &fails;
+                        h.sampling.bias = &ban;
+                        h.sampling.n_bias = 1;
+                } else if (i == 2) {
+                        h.sampling.mask = next_mask;
+                        h.sampling.mask_user = &mask;
+                }
+                MUST(batch_add(b, together[i].ids, together[i].n, &h, &id[i], &e));
+        }
+        for (int steps = 0; batch_left(b); steps++) {
+                const int code = batch_step(b, out, &got, &e);
+                CHECK(steps < 1000);
+                CHECK_MSG(!code || (code == status && strstr(e.msg, words)), "%d: %s", code, e.msg);
+                errors += code != 0;
+                for (int k = 0; k < got; k++)
+                        for (int i = 0; i < N; i++)
+                                if (id[i] == out[k].seq &&
+                                    (together[i].end = out[k].end) != BATCH_FAILED) {
+                                        together[i].logprob[together[i].n] = out[k].drawn.logprob;
+                                        together[i].ids[together[i].n++] = out[k].token;
+                                } else if (id[i] == out[k].seq) {
+                                        CHECK(i == 1 && out[k].token == -1 && code);
+                                        CHECK(batch_drop(b, id[i], &e) == TGC_USAGE);
+                                }
+        }
+        CHECK_MSG(errors == 1 && together[1].end == BATCH_FAILED &&
+                          together[1].n == together[1].prompt + fails.most,
+                  "%d errors, %d tokens after %d", errors, together[1].n, together[1].prompt);
+        CHECK(mask.calls == 20 && batch_stats(b).pages_free == batch_stats(b).pages);
+        BatchHow h = how_of(&together[0], 0, true);
+        MUST(batch_add(b, together[0].ids, 3, &h, &other, &e)); /* and it serves on */
+        while (batch_left(b))
+                MUST(batch_step(b, out, &got, &e));
+        batch_close(b);
+        for (int i = 0; i < N; i++) {
+                if (i == 1)
+                        continue;
+                h = how_of(&alone[i], i, true);
+                h.sampling.mask = i == 2 ? next_mask : NULL;
+                h.sampling.mask_user = &own;
+                MUST(batch_open(&b, x->s, NULL, &e));
+                MUST(batch_add(b, alone[i].ids, alone[i].n, &h, &id[i], &e));
+                run_all(b, &alone[i], &id[i], 1);
+                batch_close(b);
+                CHECK(same(&together[i], &alone[i], i, words));
+        }
+}
+
+TEST (who_fails_ends_alone) {
+        Bench x;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_failure(&x, (Failing) { .most = 3 }, TGC_FAIL, "may come next in sequence 2");
+        check_failure(&x, (Failing) { .most = 4 }, TGC_FAIL, "may come next in sequence 2");
+        check_failure(&x, (Failing) { .most = 5, .banned = true }, TGC_NON_FINITE,
+                      "of sequence 2 are not finite");
+        close_model(&x);
+}
+
 /* Forks say what a sequence with the same text and the same random numbers says. */
 static void check_forks(void)
 {

@@ -99,6 +99,36 @@ cc wishless.c -o wishless $(pkg-config --cflags --libs tgc) 2> err || p="$(head 
 [ "$p" ] || [ "$(grep -c 'its last' own.out)" = 2 ] || p="$(tail -2 own.out)"
 say a_sequence_without_wishes "$p"
 
+# While a batch is open its Tgc does nothing else.
+cat > in_use.c << 'C'
+#include <stdio.h>
+#include <string.h>
+#include <tgc.h>
+int main(int argc, char **argv)
+{
+        Tgc *t;
+        TgcBatch *a, *b;
+        TgcError e = { 0 };
+        const int id = 1;
+        (void)argc;
+        if (tgc_open(&t, argv[1], NULL, &e) || tgc_batch_open(&a, t, &e))
+                return puts(e.message), 1;
+        if (tgc_batch_open(&b, t, &e) != 2 || b || tgc_prompt(t, &id, 1, &e) != 2 ||
+            tgc_reset(t, &e) != 2 || !strstr(e.message, "until tgc_batch_close"))
+                return puts("not refused"), 1;
+        tgc_batch_close(a);
+        if (tgc_prompt(t, &id, 1, &e) || tgc_generate(t, NULL, 2, NULL, NULL, &e))
+                return puts(e.message), 1;
+        tgc_close(t);
+        return 0;
+}
+C
+p=
+cc $CFLAGS in_use.c -o in_use $(pkg-config --cflags --libs tgc) 2> err || p="$(head -3 err)"
+[ "$p" ] || p=$(./in_use "$(ls several.plan gpt.plan 2> /dev/null | head -1)" 2>&1) ||
+        p="exit code $?: $p"
+say a_batch_has_the_plan_alone "$p"
+
 # C++ takes the header.
 p=
 if command -v g++ > /dev/null; then

@@ -271,6 +271,29 @@ static int count_token(void *user, int token)
         return 0;
 }
 
+/* A callback that begins something else is told why it may not. */
+static int intrude(void *user, int token)
+{
+        Tgc *t = user;
+        TgcError err;
+        TgcBatch *b;
+        TgcStep step = { 0 };
+        double nll;
+        float x[33] = { 0 };
+        int refused = 0;
+        refused += tgc_prompt(t, &token, 1, &err) == TGC_STATUS_USAGE;
+        refused += tgc_generate(t, 0, 1, NULL, NULL, &err) == TGC_STATUS_USAGE;
+        refused += tgc_reset(t, &err) == TGC_STATUS_USAGE;
+        refused += tgc_score(t, &token, 1, 0, &nll, &err) == TGC_STATUS_USAGE;
+        refused += tgc_train_step(t, &step, &err) == TGC_STATUS_USAGE;
+        refused += tgc_param_set(t, 0, x, &err) == TGC_STATUS_USAGE;
+        refused += tgc_batch_open(&b, t, &err) == TGC_STATUS_USAGE && !b;
+        CHECK_MSG(refused == 7 && strstr(err.message, "until tgc_generate returns") &&
+                          !tgc_param_get(t, 0, x, &err),
+                  "%d of 7 are refused: %s", refused, err.message);
+        return 0;
+}
+
 TEST (public_interface) {
         need(DEV_CPU);
         char path[] = "/tmp/tgc-test-XXXXXX";
@@ -295,6 +318,9 @@ TEST (public_interface) {
         int said = 0;
         CHECK(!tgc_reset(t, &err) && !tgc_prompt(t, (int[]) { 1, 2, 3 }, 3, &err) &&
               !tgc_generate(t, 0, -1, count_token, &said, &err) && said == CTX - 2);
+        CHECK(!tgc_reset(t, &err) && !tgc_prompt(t, (int[]) { 1, 2, 3 }, 3, &err) &&
+              !tgc_generate(t, 0, 1, intrude, t, &err));
+        CHECK(tgc_prompt(t, 0, 0, &err) == TGC_STATUS_USAGE && strstr(err.message, "0 tokens"));
         CHECK(!tgc_reset(t, &err));
         CHECK(!tgc_score(t, (int[]) { 1, 3, 2 }, 3, 0, nll, &err) && nll[0] < nll[1]);
         CHECK(tgc_encode(t, "a", 1, 0, 0, &err) == TGC_STATUS_USAGE);

@@ -94,6 +94,12 @@ void batch_close(Batch *b)
 
 int batch_left(const Batch *b) { return b->n_seq; }
 
+int batch_whole(const Batch *b, Err *e)
+{
+        const Err *why = &b->broken;
+        return why->code ? err_set(e, why->code, "%s", why->msg) : TGC_OK;
+}
+
 BatchStats batch_stats(const Batch *b)
 {
         BatchStats s = b->stats;
@@ -208,8 +214,9 @@ static int seq_new(Batch *b, const int *ids, int n, const BatchHow *how, Seq **o
 int batch_add(Batch *b, const int *ids, int n, const BatchHow *how, int *seq, Err *e)
 {
         Seq *q;
-        int code = check_new(b, ids, n, how, e);
-        if (!code && !(code = seq_new(b, ids, n, how, &q, e)))
+        int code = batch_whole(b, e);
+        if (!code && !(code = check_new(b, ids, n, how, e)) &&
+            !(code = seq_new(b, ids, n, how, &q, e)))
                 *seq = q->id;
         return code;
 }
@@ -228,8 +235,10 @@ static int end_seq(Batch *b, Seq *q, Err *e)
 int batch_drop(Batch *b, int id, Err *e)
 {
         Seq *q = seq_of(b, id);
-        return q ? end_seq(b, q, e)
-                 : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
+        int code = batch_whole(b, e);
+        return code ? code
+               : q  ? end_seq(b, q, e)
+                    : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
 }
 
 /* ---- rows of decode calls ---- */
@@ -280,6 +289,34 @@ static BatchEnd end_of(const Batch *b, const Seq *q)
                                                                  : BATCH_GOES_ON;
 }
 
+void batch_keep_error(Batch *b, const Err *why)
+{
+        if (!b->seq_error.code)
+                b->seq_error = *why;
+}
+
+/* Did the sampler find one?  An error of its mask is known already. */
+static bool is_token(Batch *b, const Seq *q, int token)
+{
+        Err why;
+        if (q->failed)
+                return false;
+        if (token >= 0 && token < b->s->m.vocab)
+                return true;
+        if (token < 0)
+                err_set(&why, TGC_NON_FINITE,
+                        "the logits after %d tokens of sequence %d are not finite, so there is no "
+                        "next token; `tgc check` tells whether the weights or the kernels are to "
+                        "blame",
+                        q->n_ids, q->id);
+        else
+                err_set(&why, TGC_FAIL,
+                        "the sampler returned token %d for sequence %d, and the vocabulary has %d",
+                        token, q->id, b->s->m.vocab);
+        batch_keep_error(b, &why);
+        return false;
+}
+
 int batch_read_call(Batch *b, Err *e)
 {
         Call *c = &b->call[b->first_call];
@@ -292,17 +329,12 @@ int batch_read_call(Batch *b, Err *e)
                 Seq *q = seq_of(b, c->id[r]);
                 if (!q)
                         continue; /* it has ended: nobody asked for this token */
-                if (drawn[r].token < 0)
-                        return err_set(
-                                e, TGC_NON_FINITE,
-                                "the logits after %d tokens of sequence %d are not finite, so "
-                                "there is no next token; `tgc check` tells whether the "
-                                "weights or the kernels are to blame",
-                                q->n_ids, q->id);
-                if (drawn[r].token >= b->s->m.vocab)
-                        return err_set(e, TGC_FAIL,
-                                       "the sampler returned a token outside the vocabulary");
                 q->under_way--;
+                if (!is_token(b, q, drawn[r].token)) {
+                        b->ready[b->n_ready++] = (BatchToken) { q->id, -1, BATCH_FAILED, drawn[r] };
+                        code = end_seq(b, q, e);
+                        continue;
+                }
                 q->drawn++;
                 q->ids[q->n_ids++] = drawn[r].token;
                 q->mu = drawn[r].mirostat_mu;
@@ -325,8 +357,10 @@ int batch_drain(Batch *b, Err *e)
 int batch_fork(Batch *b, int id, const BatchHow *how, int *child, Err *e)
 {
         Seq *q = seq_of(b, id), *c;
-        int code = q ? check_new(b, q->ids, q->n_ids, how, e)
-                     : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
+        int code = batch_whole(b, e);
+        if (!code)
+                code = q ? check_new(b, q->ids, q->n_ids, how, e)
+                         : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
         if (code || (code = batch_drain(b, e)))
                 return code;
         if (!(q = seq_of(b, id)))

@@ -13,7 +13,11 @@
  *
  * On a GPU a step's tokens come one or two steps later, so that the device never waits for the
  * host.  A sequence with a mask (Sampling.mask, which is told the sequence's number) gets its
- * tokens at once.  One thread at a time.  After a failed step only batch_close may be called. */
+ * tokens at once.  One thread at a time.
+ *
+ * What fails for one sequence (its logits are not finite, its mask allows nothing) ends that one:
+ * the step returns the error, and yet has tokens, of which the sequence's is -1 with BATCH_FAILED.
+ * After any other failure (the device, memory) every call but batch_close returns that error. */
 #ifndef TGC_BATCH_H
 #define TGC_BATCH_H
 
@@ -30,7 +34,13 @@ typedef struct BatchHow {
         int adapter; /* of those that the plan has for sequences, from 1; 0: none */
 } BatchHow;
 
-typedef enum BatchEnd { BATCH_GOES_ON, BATCH_STOPPED, BATCH_ENOUGH, BATCH_FULL } BatchEnd;
+typedef enum BatchEnd {
+        BATCH_GOES_ON,
+        BATCH_STOPPED,
+        BATCH_ENOUGH,
+        BATCH_FULL,
+        BATCH_FAILED
+} BatchEnd;
 
 typedef struct BatchToken {
         int seq, token;

@@ -15,6 +15,7 @@ typedef struct Seq {
         int *ids, n_ids, cap_ids; /* prompt and what was said; room for the context */
         int n_prompt;
         bool started;
+        bool failed;   /* its next token is none: nothing may come next */
         bool away;     /* its pages are in `aside`, in the order of move() */
         int pos;       /* tokens in the cache once the calls that are queued have run */
         int under_way; /* tokens that queued calls say for it */
@@ -58,6 +59,8 @@ struct Batch {
         size_t page_bytes[TGC_POOLS]; /* of all caches of the pool together */
         BatchToken *ready;            /* what was said and not handed out yet */
         int n_ready, cap_ready;
+        /* to be told: of a sequence, which has ended; of the batch, in every call from now on */
+        Err seq_error, broken;
         BatchStats stats;
         SchedSeq *in; /* (cap_seq): scratch of a step */
         SchedDo *out;
@@ -70,8 +73,11 @@ int batch_settle(Batch *b, Err *e);          /* the tokens come next in `next`, 
 int seq_leave_row(Batch *b, Seq *q, Err *e); /* the last row takes its place */
 /* Its last token is the host's: of the prompt, or because nothing is under way. */
 int seq_join_row(Batch *b, Seq *q, Err *e);
-int batch_read_call(Batch *b, Err *e); /* what the oldest call said */
-int batch_drain(Batch *b, Err *e);     /* what all calls said */
+int batch_read_call(Batch *b, Err *e);   /* what the oldest call said */
+int batch_drain(Batch *b, Err *e);       /* what all calls said */
+int batch_whole(const Batch *b, Err *e); /* or the failure after which nothing is to be done */
+/* An error of one sequence is kept for the end of the step; the first one counts. */
+void batch_keep_error(Batch *b, const Err *why);
 
 /* ---- batch_pages.c ---- */
 

@@ -213,10 +213,13 @@ static int run_masked(Batch *b, const Prog *g, Err *e)
 {
         int code = session_run_part(b->s, g->name, b->n_row, 1, RUN_BUT_LAST, e);
         for (int r = 0; r < b->n_row && !code; r++) {
-                const Seq *q = b->row[r];
-                if (has_mask(q))
-                        code = sample_mask(b->s, &b->memory, &q->how.sampling, q->id, q->slot,
-                                           q->drawn ? q->ids[q->n_ids - 1] : -1, e);
+                Seq *q = b->row[r];
+                Err why;
+                if (has_mask(q) && sample_mask(b->s, &b->memory, &q->how.sampling, q->id, q->slot,
+                                               q->drawn ? q->ids[q->n_ids - 1] : -1, &why)) {
+                        q->failed = true; /* the others' masks were made: their tokens are drawn */
+                        batch_keep_error(b, &why);
+                }
         }
         return code ? code : session_run_part(b->s, g->name, b->n_row, 1, RUN_LAST, e);
 }
@@ -307,13 +310,16 @@ static int decode_and_prefill(Batch *b, const Chunks *c, Err *e)
         return decode_queued(b, b->mixed, e);
 }
 
-static int hand_out(Batch *b, BatchToken *out, int *n)
+/* With the error of a sequence that has ended by it. */
+static int hand_out(Batch *b, BatchToken *out, int *n, Err *e)
 {
         *n = b->n_ready < TGC_MAX_BATCH ? b->n_ready : TGC_MAX_BATCH;
         memcpy(out, b->ready, (size_t)*n * sizeof *out);
         memmove(b->ready, b->ready + *n, (size_t)(b->n_ready - *n) * sizeof *b->ready);
         b->n_ready -= *n;
-        return TGC_OK;
+        const Err why = b->seq_error;
+        b->seq_error.code = TGC_OK;
+        return why.code ? err_set(e, why.code, "%s", why.msg) : TGC_OK;
 }
 
 static void count_shared(Batch *b)
@@ -343,18 +349,13 @@ static bool acts(const Batch *b, int n)
         return false;
 }
 
-int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
+static int step(Batch *b, Err *e)
 {
         Chunks chunks;
-        int code = TGC_OK;
-        *n = 0;
-        if (b->n_ready || !b->n_seq)
-                return hand_out(b, out, n);
+        int code;
         const int m = ask_schedule(b);
-        if (must_know(b, m)) { /* and look again then */
-                code = batch_drain(b, e);
-                return code ? code : hand_out(b, out, n);
-        }
+        if (must_know(b, m)) /* and look again then */
+                return batch_drain(b, e);
         if ((code = leave_and_return(b, m, e)) || (code = choose_chunks(b, m, &chunks, e)) ||
             (code = choose_rows(b, m, e)))
                 return code;
@@ -370,8 +371,15 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
                 return code;
         b->stats.steps++;
         if (any_mask(b))
-                code = batch_drain(b, e);
-        else if (b->n_call > b->ahead || (b->n_call && !decodes))
-                code = batch_read_call(b, e);
-        return code ? code : hand_out(b, out, n);
+                return batch_drain(b, e);
+        return b->n_call > b->ahead || (b->n_call && !decodes) ? batch_read_call(b, e) : TGC_OK;
+}
+
+int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
+{
+        int code = batch_whole(b, e);
+        *n = 0;
+        if (!code && !b->n_ready && b->n_seq && step(b, &b->broken))
+                code = batch_whole(b, e);
+        return code ? code : hand_out(b, out, n, e);
 }

@@ -46,10 +46,10 @@ static int begin_batch(Session *s, int B, int n, Err *e)
                 return err_set(
                         e, TGC_USAGE,
                         "this session was opened for training only: open the plan for inference");
-        if (B < 1 || B > s->m.batch || n < 1)
-                return err_set(e, TGC_USAGE,
-                               "%d sequences of %d tokens; the plan takes 1 to %d sequences", B, n,
-                               s->m.batch);
+        if (n < 1)
+                return err_set(e, TGC_USAGE, "a prompt of %d tokens: it needs one at least", n);
+        if (B < 1 || B > s->m.batch)
+                return err_set(e, TGC_USAGE, "%d sequences; the plan takes 1 to %d", B, s->m.batch);
         if (session_pos(s) && B != s->B)
                 return err_set(e, TGC_USAGE,
                                "%d sequences cannot follow %d: reset the session first", B, s->B);

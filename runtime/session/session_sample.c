@@ -281,17 +281,26 @@ int sample_begin(Session *s, const SampleMemory *m, const Sampling *h, Err *e)
         return code;
 }
 
+static bool allows_any(const uint32_t *bits, int V)
+{
+        uint32_t any = V % 32 ? bits[V / 32] & ((UINT32_C(1) << V % 32) - 1) : 0;
+        for (int i = 0; i < V / 32 && !any; i++)
+                any = bits[i];
+        return any;
+}
+
 int sample_mask(Session *s, const SampleMemory *m, const Sampling *h, int sequence, int slot,
                 int token, Err *e)
 {
         const int V = s->m.vocab;
         const uint32_t *bits = h->mask(h->mask_user, sequence, token);
         int *to = m->slots + (size_t)slot * RT_SLOT_WORDS(V, m->cap) + RT_SLOT_MASK(V, m->cap);
-        return bits ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
-                    : err_set(e, TGC_FAIL,
-                              "no token may come next in sequence %d: the grammar needs a text "
-                              "that no token begins, or is too ambiguous",
-                              sequence);
+        return bits && allows_any(bits, V)
+                       ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
+                       : err_set(e, TGC_FAIL,
+                                 "no token may come next in sequence %d: the grammar needs a text "
+                                 "that no token begins, or is too ambiguous",
+                                 sequence);
 }
 
 int sample_masks(Session *s, const SampleMemory *m, const Sampling *h, const int *token, Err *e)

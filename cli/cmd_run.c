@@ -1,4 +1,5 @@
 /* cmd_run.c: tgc run */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -248,6 +249,14 @@ static int text_of(const Gen *r, char **text, size_t *n, Err *e)
         return TGC_OK;
 }
 
+/* All digits: a number of cJSON is a double, which it prints as 1.79e+15 where that is shorter. */
+static void add_seed(cJSON *o, uint64_t seed)
+{
+        char text[24];
+        snprintf(text, sizeof text, "%" PRIu64, seed);
+        cJSON_AddRawToObject(o, "seed", text);
+}
+
 static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
 {
         int n = r->n - r->n_prompt;
@@ -274,7 +283,7 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddNumberToObject(o, "context_tokens", r->ctx);
         if (opt_flag(r->a, O_CONTEXT_SHIFT))
                 cJSON_AddNumberToObject(o, "context_shifts", r->shifts);
-        cJSON_AddNumberToObject(o, "seed", (double)seed);
+        add_seed(o, seed);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
         cJSON_AddNumberToObject(o, "load_s", c->load);
         if (!r->whole) { /* of several together there is one rate (run_together.c) */

@@ -100,8 +100,8 @@ static int count_lines(const char *path)
         size_t n, lines = 0;
         if (file_read_text(path, TOK_MAX_TEXT, &text, &n, NULL))
                 return 0;
-        for (const char *s = text; *s && lines < TGC_MAX_BATCH; s += strcspn(s, "\n"))
-                lines += *(s += strspn(s, "\r\n")) != 0;
+        for (size_t i = 0; i < n && lines < TGC_MAX_BATCH; i++)
+                lines += text[i] != '\r' && text[i] != '\n' && (!i || text[i - 1] == '\n');
         free(text);
         return (int)lines;
 }

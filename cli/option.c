@@ -232,7 +232,9 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
         if (end == s || *end || isnan(v->d))
                 return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%s to %s)", x->name, s,
                                what, bound(x->lo, low), bound(x->hi, high));
-        if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
+        /* a whole number beyond 2^53 is none as a double */
+        if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi ||
+            (x->kind == OPT_INT && v->i > (long long)x->hi))
                 return err_set(e, TGC_USAGE, "--%s: %.60s is outside %s to %s", x->name, s,
                                bound(x->lo, low), bound(x->hi, high));
         return TGC_OK;

@@ -114,7 +114,8 @@ int lines_each(const char *file, OnLine *f, void *to, Err *e)
         if (code)
                 return code;
         for (size_t at = text_mark(text, n); at < n && !code; at += k + 1, line++) {
-                k = strcspn(text + at, "\n");
+                const char *end = memchr(text + at, '\n', n - at); /* a NUL is a byte as others */
+                k = end ? (size_t)(end - text) - at : n - at;
                 const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
                 text[at + own] = 0;
                 snprintf(from, sizeof from, "%.200s:%d", file, line);

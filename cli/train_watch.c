@@ -159,30 +159,31 @@ static int add_question(Train *t, Chat *chat, const char *line, size_t n, Err *e
         return code ? code : prompts_add(&t->samples, ids, k, e);
 }
 
+typedef struct Questions {
+        Train *t;
+        Chat *chat; /* NULL: there is no template */
+} Questions;
+
+static int on_question(void *to, const char *from, const char *line, size_t n, Err *e)
+{
+        const Questions *q = to;
+        (void)from;
+        return add_question(q->t, q->chat, line, n, e);
+}
+
 /* Each line of --eval_prompt is a user's message; a model without a template goes on with the
  * line. */
 static int add_questions(Train *t, Err *e)
 {
         const char *path = opt_str(t->a, O_EVAL_PROMPT);
-        char *text;
         Chat chat = { 0 };
-        int code = file_read_text(path, 1 << 20, &text, NULL, e);
-        if (code)
-                return code;
         const bool has = !chat_open(&chat, t->a, plan_find(&t->l.plan, "chat"), path, NULL);
         chat.now = t->chat.now;
         t->end_of_turn = has ? chat_end_of_turn(&chat, t->l.tok) : -1;
-        for (char *s = text; *s && !code; s += strcspn(s, "\n")) {
-                s += strspn(s, "\r\n");
-                size_t n = strcspn(s, "\n");
-                n -= n && s[n - 1] == '\r';
-                if (n)
-                        code = add_question(t, has ? &chat : NULL, s, n, e);
-        }
+        int code = lines_each(path, on_question, &(Questions) { t, has ? &chat : NULL }, e);
         if (!code && t->samples.n == t->n_fixed)
                 code = err_set(e, TGC_BAD_FILE, "%s: no prompts", path);
         chat_close(&chat);
-        free(text);
         return code;
 }
 

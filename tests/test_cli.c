@@ -66,6 +66,7 @@ TEST (option_mistakes) {
                 { CMD_RUN, "p --top-p -0.1", "outside 0 to 1" },
                 { CMD_RUN, "p -n 5x", "'5x' is not a whole number" },
                 { CMD_RUN, "p -n 99999999999999999999", "is outside -1 to 16777216" },
+                { CMD_RUN, "p -s 9007199254740993", "is outside -1 to 9007199254740992" },
                 { CMD_RUN, "p --temp nan", "is not a number" },
                 { CMD_RUN, "p -n", "needs a value" },
                 { CMD_RUN, "p --device gpu", "not one of auto|cpu|cuda|emulate" },

@@ -68,6 +68,10 @@ p=$(try 0 '' "${run[@]}" "${two[@]}" --json < /dev/null)
 [ "$p" ] || [ "$(wc -l < out)" = 2 ] || p="$(wc -l < out) lines"
 say objects_are_a_line_each "$p"
 
+p=$(try 0 '' "${run[@]}" -s 1795862005061580 -p 'Once upon' --json < /dev/null)
+[ "$p" ] || grep -Eq '"seed":\s*1795862005061580,' out || p="$(grep seed out)"
+say all_digits_of_a_seed "$p"
+
 p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s ' ' 40)" < \
         /dev/null)
 [ "$p" ] || [ ! -s out ] || p="one ran before: $(cat out)"
@@ -137,6 +141,12 @@ printf 'Once upon\r\n\n{"prompt": "Then she"}\n{"prompt_ids": [5, 6]}\n' > lines
         "${run[@]}" -q --print-ids --prompt-ids 5,6; } > want
 p=$(try 0 '3 sequences' "${batch[@]}" --prompts lines --print-ids < /dev/null)
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+# a NUL ends neither a line nor the file
+printf 'Once\0upon\n{"prompt_ids": [5, 6]}\n' > nul
+printf 'Once\0upon' | "${run[@]}" -q --print-ids > want
+"${run[@]}" -q --print-ids --prompt-ids 5,6 < /dev/null >> want
+[ "$p" ] || p=$(try 0 '2 sequences' "${batch[@]}" --prompts nul --print-ids < /dev/null)
+[ "$p" ] || cmp -s out want || p="with a NUL: $(diff out want | head -5)"
 [ "$p" ] || p=$(try 0 '' "${batch[@]}" --prompts lines --json < /dev/null)
 [ "$p" ] || [ "$(grep -c '^{"prompt":[123],.*"stopped_by":"length"' out)" = 3 ] ||
         p="$(head -c 300 out)"

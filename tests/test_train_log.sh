@@ -142,6 +142,10 @@ say bad_score "$(tgc 2 "'rude': give WORD=WEIGHT" train m "${here[@]}" --sample_
         --eval_prompt q.txt --eval_score rude --out_dir no)"
 say no_prompts "$(printf '\n\n' > none.txt; tgc 3 'none.txt: no prompts' train m "${here[@]}" \
         --sample_interval 2 --eval_prompt none.txt --out_dir no)"
+say a_nul_in_a_prompt "$(printf 'Once\0\nupon\n' > nul.txt
+        tgc 0 '' train m "${here[@]}" --max_iters 2 --sample_interval 2 --sample_tokens 2 \
+                --eval_prompt nul.txt --out_dir nul.d
+        grep -q upon err || cat err)"
 say no_prompt_file "$(tgc 8 'gone.txt' train m "${here[@]}" --sample_interval 2 \
         --eval_prompt gone.txt --out_dir no)"
 say log_cannot_be_written "$(mkdir -p no2/log.jsonl; tgc 8 'no2/log.jsonl' train m "${here[@]}" \

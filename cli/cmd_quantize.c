@@ -2,6 +2,7 @@
  * after the other. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../runtime/util/file.h"
 #include "../runtime/weights/block_encode.h"
 #include "../runtime/weights/gguf_out.h"
@@ -110,8 +111,8 @@ static int quantize_gguf(const Args *a, Err *e)
                 code = imatrix_calibrate(&j.imatrix, a, e);
         if (!code && !(j.out = calloc((size_t)gguf_n_tensors(j.g) + 1, sizeof *j.out)))
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", a->pos[0]);
-        if (!code)
-                code = plan(&j, e);
+        if (!code && !(code = plan(&j, e)))
+                code = check_importance(a, j.imatrix, j.out, gguf_n_tensors(j.g), e);
         if (!code)
                 code = write_all(&j, opt_str(a, O_OUT), e);
         if (!code)
@@ -153,6 +154,8 @@ int cmd_quantize(const Args *a, Err *e)
                                                         : quantize_folder(a, e);
         if (is_gguf(a->pos[0]))
                 return quantize_gguf(a, e);
+        if (access(a->pos[0], F_OK))
+                return err_set(e, TGC_IO, "%s: no such file or folder", a->pos[0]);
         return err_set(e, TGC_USAGE, "%s: quantize takes a GGUF file or a Hugging Face folder",
                        a->pos[0]);
 }

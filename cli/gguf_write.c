@@ -137,6 +137,8 @@ static int read_folder(Work *w, Err *e)
                 code = json_parse(&w->keys, keys.s, keys.n, "keys", e);
         if (!code)
                 code = weight_map_parse(&w->map, names.s, "names", e);
+        if (!code)
+                code = weight_map_twins(w->map, w->ck, e);
         text_free(&keys);
         text_free(&names);
         return code;
@@ -229,6 +231,8 @@ static int plan_tensors(Work *w, WeightSet *set, Err *e)
                 ck_count(t->rank, t->dim, &count);
                 t->bytes = (size_t)(count / ck_block_values(t->dtype)) * ck_block_bytes(t->dtype);
         }
+        if ((code = check_importance(w->a, w->imatrix, w->tensor, w->n, e)))
+                return code;
         int k = w->n;
         cJSON_ArrayForEach(c, extra)
         {

@@ -12,6 +12,8 @@ int finite_values(const char *file, const char *name, const float *v, int64_t n,
 /* n values to blocks: to's; without counts tensors that the importance matrix lacks. */
 int encode_tensor(const char *file, Imatrix *imatrix, const CkTensor *to, void *mem, const float *v,
                   int64_t n, int *without, Err *e);
+/* An importance matrix (may be NULL) that could weigh no tensor is a mistake. */
+int check_importance(const Args *a, const Imatrix *m, const CkTensor *to, int n, Err *e);
 /* --keep's type of a tensor of a GGUF file; -1: none, -2: an error. */
 int kept_type(const Args *a, const CkTensor *t, Err *e);
 /* A pattern of --keep that fits no tensor is a mistake. */

@@ -415,9 +415,27 @@ static int check_config(const Job *j, const char *text, Err *e)
         return code;
 }
 
+static int check_keep(const Job *j, Err *e)
+{
+        const OptionValue *keep = &j->a->v[O_KEEP_TYPE];
+        for (int i = 0; i < keep->n; i++) {
+                bool any = false;
+                for (int k = 0; k < checkpoint_count(j->from); k++)
+                        any |= !fnmatch(keep->list[i], checkpoint_at(j->from, k)->name, 0);
+                if (!any)
+                        return err_set(e, TGC_USAGE, "--keep %.100s: no tensor has such a name%s",
+                                       keep->list[i],
+                                       strchr(keep->list[i], '=')
+                                               ? "; in a folder what is kept has its own type: "
+                                                 "give PATTERN alone"
+                                               : "");
+        }
+        return TGC_OK;
+}
+
 static int plan(Job *j, Err *e)
 {
-        int code = TGC_OK;
+        int code = check_keep(j, e);
         for (int i = 0; i < checkpoint_count(j->from) && !code; i++) {
                 const CkTensor *t = checkpoint_at(j->from, i);
                 if (is_linear(j, t))

@@ -47,6 +47,36 @@ int kept_type(const Args *a, const CkTensor *t, Err *e)
         return -1;
 }
 
+int check_importance(const Args *a, const Imatrix *m, const CkTensor *to, int n, Err *e)
+{
+        const char *option = opt_str(a, O_IMATRIX) ? "--imatrix" : "--calibrate",
+                   *file = opt_str(a, O_IMATRIX) ? opt_str(a, O_IMATRIX) : opt_str(a, O_CALIBRATE),
+                   *name = NULL;
+        int could = 0;
+        for (int i = 0; m && i < n; i++) {
+                const float *means = NULL;
+                int64_t matrices;
+                if (!ck_can_weigh(to[i].dtype))
+                        continue;
+                int code = imatrix_find(m, to[i].name, to[i].dim[to[i].rank - 1], &means, &matrices,
+                                        e);
+                if (code || means)
+                        return code;
+                name = name ? name : to[i].name;
+                could++;
+        }
+        if (could)
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the importance matrix has means for none of %d tensors, as "
+                               "%.200s; is it of this model?",
+                               file, could, name);
+        return m ? err_set(e, TGC_USAGE,
+                           "%s %s has no effect: all tensors become Q8_0, MXFP4 or floats, whose "
+                           "scales leave nothing to choose",
+                           option, file)
+                 : TGC_OK;
+}
+
 int check_patterns(const Args *a, const CkTensor *tensor, int n, Err *e)
 {
         const OptionValue *v = &a->v[O_KEEP_TYPE];

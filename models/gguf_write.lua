@@ -124,6 +124,29 @@ local function rest_of(row, folder, used, tied)
         return out
 end
 
+-- A tied folder's only tensor may be called as the head's; the embedding's is what is asked for.
+-- Returns the folder's tensors by the names that rows have, and the lines that undo it or, of two
+-- tensors, compare them.
+local function tie(row, tensors)
+        local embed, head = row.outer.token_embd .. ".weight", row.outer.output .. ".weight"
+        if not tensors[head] then return tensors, function() end end
+        if tensors[embed] then
+                return tensors, function(lines)
+                        lines[#lines + 1] = "map ignore " .. head .. "=" .. embed
+                end
+        end
+        local renamed = { [embed] = tensors[head] }
+        for name, t in pairs(tensors) do
+                if name ~= head then renamed[name] = t end
+        end
+        return renamed, function(lines)
+                local from, to = "map " .. embed .. " = ", "map " .. head .. " = "
+                for i, line in ipairs(lines) do
+                        if line:sub(1, #from) == from then lines[i] = to .. line:sub(#from + 1) end
+                end
+        end
+end
+
 -- Llama 3's factors, as the file has them: what each frequency is divided by.
 local function llama3_factors(p, dims)
         local out = {}
@@ -189,8 +212,10 @@ function write.folder(folder)
         m.meta = {}                             -- a row's functions may ask, and nothing is there
                                                 -- yet
         local tied, used = c.tie_word_embeddings, {}
-        local tensors = tensors_for(m, row, folder.tensors, tied, used)
-        local rest = rest_of(row, folder.tensors, used, tied)
+        local own, finish = folder.tensors, function() end
+        if tied then own, finish = tie(row, own) end
+        local tensors = tensors_for(m, row, own, tied, used)
+        local rest = rest_of(row, own, used, tied)
         if rest[1] then
                 refuse("tensor " .. rest[1], "has no name in GGUF files of " .. arch
                        .. (rest[2] and " (nor have " .. #rest - 1 .. " others)" or ""))
@@ -229,6 +254,7 @@ function write.folder(folder)
         end
         meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"] = nil, nil
         local config, lines = gguf.read(meta, false)
+        finish(lines)
         local key = differs(p, model_of(config))
         if key then
                 refuse("config.json", "a GGUF file of " .. arch

@@ -101,6 +101,26 @@ p=$(tgc 0 '' export s.gguf -o back)
         -o back2)
 say a_vocabulary_goes_back_to_a_folder "$p"
 
+# a tied folder's only tensor may be called as the head's; two must be the same
+cp -r "$d/families/llama_tied_bias" tied
+chmod -R u+w tied
+p=$(tgc 0 '' quantize tied --type f32 -o tied.gguf -q)
+sed -i 's/"model.embed_tokens.weight":/"lm_head.weight":           /' tied/model.safetensors
+[ "$p" ] || p=$(tgc 0 '' quantize tied --type f32 -o head.gguf -q)
+[ "$p" ] || cmp tied.gguf head.gguf || p='another file'
+seq 1 32 > ids
+[ "$p" ] || p=$(tgc 0 'means of' imatrix tied --ids ids --window 16 -o im.gguf --device cpu)
+grep -q 'no C compiler' err && p=
+[ "$p" ] || "$TGC" info im.gguf 2> /dev/null | grep -q token_embd.weight.in_sum2 ||
+        p='no token_embd'
+cp -r "$d/families/llama" two
+chmod -R u+w two
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' two/config.json
+[ "$p" ] || p=$(tgc 3 'lm_head.weight differs from model.embed_tokens' quantize two --type f32 \
+        -o x.gguf)
+[ "$p" ] || [ ! -e x.gguf ] || p='something was written'
+say tied "$p"
+
 p=$(tgc 3 'window is 8, and would be 0' quantize "$d/families/mistral" --type f16 -o x.gguf)
 [ "$p" ] || p=$(tgc 3 'no architecture in GGUF files that tgc writes' quantize "$d/families/opt" \
         --type f16 -o x.gguf)

@@ -51,6 +51,11 @@ done
 [ "$p" ] || p=$(tgc 2 'quantised already' quantize folder --type fp8 -o folder2)
 [ "$p" ] || p=$(tgc 2 'groups do not divide' quantize "$f" --type int4:128 -o folder3)
 [ "$p" ] || p=$(tgc 2 'no linears' quantize "$top/tests/data/families/gpt2" --type nf4 -o folder3)
+[ "$p" ] || p=$(tgc 2 "keep nothing: no tensor has such a name$" quantize "$f" --type nf4 \
+        --keep nothing -o folder3)
+[ "$p" ] || p=$(tgc 2 'give PATTERN alone' quantize "$f" --type nf4 --keep '*.q_proj.weight=f16' \
+        -o folder3)
+[ "$p" ] || p=$(tgc 8 'nosuch: no such file or folder' quantize nosuch --type nf4 -o folder3)
 [ "$p" ] || [ ! -e folder3 ] || p="something was written"
 say folders "$p"
 
@@ -111,6 +116,15 @@ if grep -q 'no C compiler' err; then p=; else
 fi
 [ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize "$f" --type nf4 --calibrate text \
         -o x.folder)
+if [ -e im.gguf ]; then
+        [ "$p" ] || p=$(tgc 2 'imatrix im.gguf has no effect: all tensors become Q8_0' quantize \
+                "$g/kinds.gguf" --type q8_0 --imatrix im.gguf -o x.gguf)
+        [ "$p" ] || p=$(tgc 0 '' imatrix "$g/bloom.gguf" --ids ids --window 16 -o other.gguf \
+                --device cpu)
+        [ "$p" ] || p=$(tgc 3 'other.gguf: the importance matrix has means for none of 1 tensors' \
+                quantize "$g/kinds.gguf" --type q8_0 --keep 'blk.0.attn_q.weight=q4_0' \
+                --imatrix other.gguf -o x.gguf)
+fi
 [ "$p" ] || p=$(tgc 2 'has what it would measure' quantize "$g/kinds.gguf" --type q4_0 \
         --imatrix im.gguf --calibrate text -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'window 65: the context is 64' imatrix "$g/gpt2.gguf" --ids ids --window 65 \

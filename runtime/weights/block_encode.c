@@ -338,6 +338,11 @@ static Encoder *const encoders[CK_N_DTYPES] = {
 
 bool ck_can_encode(int dtype) { return dtype >= 0 && dtype < CK_N_DTYPES && encoders[dtype]; }
 
+bool ck_can_weigh(int dtype)
+{
+        return ck_can_encode(dtype) && dtype != CK_Q8_0 && dtype != CK_MXFP4;
+}
+
 typedef struct Job {
         uint8_t *to;
         const float *x, *importance;

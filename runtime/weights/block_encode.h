@@ -8,6 +8,8 @@
 #include "ck_tensor.h"
 
 bool ck_can_encode(int dtype);
+/* Does importance change the bytes?  Not where the largest value gives the scale. */
+bool ck_can_weigh(int dtype);
 /* rows x cols values, cols a multiple of the type's block; importance: of each column, for all
  * rows, or NULL.  In threads.  False: a scale is beyond a half's range. */
 bool ck_encode(void *to, int dtype, const float *x, int64_t rows, int64_t cols,

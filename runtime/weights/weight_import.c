@@ -362,6 +362,25 @@ static bool is_ignored(const WeightMap *m, const Checkpoint *ck, const CkTensor 
         return named && !*twin;
 }
 
+static int differ(const Checkpoint *ck, const char *name, const char *twin, Err *e)
+{
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: %s differs from %s, and the model has one tensor for both; if it has "
+                       "two, set \"tie_word_embeddings\": false in config.json",
+                       checkpoint_path(ck), name, twin);
+}
+
+int weight_map_twins(const WeightMap *m, const Checkpoint *ck, Err *e)
+{
+        for (int i = 0; i < checkpoint_count(ck); i++) {
+                const CkTensor *t = checkpoint_at(ck, i);
+                const char *other;
+                if (!is_ignored(m, ck, t, &other) && other)
+                        return differ(ck, t->name, other, e);
+        }
+        return TGC_OK;
+}
+
 /* A tensor that nothing uses is a part of the model that is left out: another model. */
 static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs,
                          Err *e)
@@ -387,11 +406,7 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
                 }
         free(used);
         if (name)
-                return err_set(
-                        e, TGC_BAD_FILE,
-                        "%s: %s differs from %s, and the model has one tensor for both; if it has "
-                        "two, set \"tie_word_embeddings\": false in config.json",
-                        checkpoint_path(ck), name, twin);
+                return differ(ck, name, twin, e);
         return unused.n ? err_set(e, TGC_BAD_FILE,
                                   "%s: %d tensor%s that the model does not use: %s; is it of this "
                                   "model?  (ignore \"GLOB\" in the model file passes over tensors)",

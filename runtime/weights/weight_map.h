@@ -94,6 +94,9 @@ void weight_report_free(WeightReport *r);
 int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *params,
                       WeightReport *report, Err *e);
 
+/* TGC_BAD_FILE: a NAME of `ignore NAME=OTHER` holds other bytes than OTHER. */
+int weight_map_twins(const WeightMap *m, const Checkpoint *ck, Err *e);
+
 /* type[i]: the type of blocks in which all of parameter i lies in the file, if all of them could be
  * copied as they are; else below 0.  For set's names and shapes. */
 int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, int *type,

@@ -236,6 +236,22 @@ TEST (program_text) {
         program_free(&p);
 }
 
+/* `sums` of a model has a sum for each linear: four or more a layer, hundreds in all. */
+TEST (many_outputs) {
+        enum { N = 2000, ROOM = 64 * N };
+        char *text = malloc(ROOM);
+        Program p;
+        Err e;
+        int at = snprintf(text, ROOM, "%sprogram sums B 1 T 1\n", HEAD);
+        for (int i = 0; i < N; i++)
+                at += snprintf(text + at, (size_t)(ROOM - at), "io sum.%d f32 act+0 1\n", i);
+        at += snprintf(text + at, (size_t)(ROOM - at), "end\n");
+        CHECK_MSG(!program_parse(&p, text, (size_t)at, "program.cpu", &e), "%s", e.msg);
+        CHECK(prog_io(program_find(&p, "sums"), "sum.1999"));
+        program_free(&p);
+        free(text);
+}
+
 /* Every message names the line. */
 TEST (program_refusals) {
         static const struct {

@@ -6,7 +6,7 @@
 #include "../rt.h"
 #include "../util/line_reader.h"
 
-enum { MAX_MOVES = 4096, MAX_ARENAS = 64, MAX_KERNELS = 1 << 16, MAX_PROGS = 256, MAX_IO = 64 };
+enum { MAX_MOVES = 4096, MAX_ARENAS = 64, MAX_KERNELS = 1 << 16, MAX_PROGS = 256, MAX_IO = 4096 };
 #define MAX_BYTES ((uint64_t)1 << 60)
 
 typedef struct Parse {

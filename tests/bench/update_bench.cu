@@ -1,10 +1,8 @@
-/* update_bench.cu: time and check the gradients' norm, AdamW and sampling, at the sizes
- * of GPT-2, Llama and mixture models (rows_bench.h).
+/* update_bench.cu: time and check the gradients' norm and AdamW at GPT-2's size (rows_bench.h).
  *
  *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/bench/update_bench.cu -o update_bench update_bench [part of a name] */
 #include "rows_bench.h"
-#include "sample.cuh"
 #include "../emulate/update_runs.h"
 
 /* ---- update ------------------------------------------------------------------------- */
@@ -128,42 +126,6 @@ static void bench_update8(long long n, int waves)
         report(name, ms, bytes, 0);
 }
 
-/* ---- sampling ------------------------------------------------------------------------- */
-
-template <class T, int V>
-struct SampleRun {
-        Rt *rt;
-        T *logits;
-        int *hist, *next;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                sample_task<T, V, 1024>(rt, logits, V, hist, 4096, 1, next, tile, smem);
-        }
-};
-
-template <int V>
-static void bench_sample(const char *what, float temp, int top_k, float top_p, float min_p,
-                         float spread)
-{
-        char name[64];
-        snprintf(name, sizeof name, "sample V %d %s", V, what);
-        if (!wanted(name))
-                return;
-        Dev<float> x(V);
-        Dev<int> hist(4096), next(1);
-        Dev<Rt> rt(1);
-        Rt h;
-        memset(&h, 0, sizeof h);
-        h.B = 1, h.T = 1, h.temp = temp, h.top_k = top_k, h.top_p = top_p, h.min_p = min_p;
-        h.repeat_penalty = 1.1f, h.repeat_last_n = 64;
-        rt.put({ h });
-        fill(x, 1, spread);
-        double ms = time_ms([&] {
-                launch<1024>(SampleRun<float, V> { rt.p, x.p, hist.p, next.p }, 1, SAMPLE_SMEM);
-        });
-        report(name, ms, 4. * V, 0);
-}
-
 int main(int argc, char **argv)
 {
         only = argc > 1 ? argv[1] : "";
@@ -171,11 +133,5 @@ int main(int argc, char **argv)
         bench_update(124000000);
         bench_update(124000000, 80000000);
         bench_update8<4>(124000256, 4);
-        bench_sample<50257>("greedy", 0.f, 0, 1.f, 0.f, 3.f);
-        bench_sample<50257>("top_k 40, top_p 0.95, min_p 0.05", 0.8f, 40, 0.95f, 0.05f, 3.f);
-        bench_sample<50257>("top_p 0.9", 1.f, 0, 0.9f, 0.f, 8.f);
-        bench_sample<128256>("top_k 40, top_p 0.95, min_p 0.05", 0.8f, 40, 0.95f, 0.05f, 3.f);
-        bench_sample<128256>("top_p 0.9, flat", 1.f, 0, 0.9f, 0.f, 1.f);
-        bench_sample<128256>("plain", 1.f, 0, 1.f, 0.f, 3.f);
         return 0;
 }

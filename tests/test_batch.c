@@ -440,18 +440,26 @@ TEST (company_on_hopper_emulated) {
         unsetenv("TGC_EMULATE_ARCH");
 }
 
-/* Parts of the cache by how many there are: 16 alone, 8 of 24, and 4 without --fast.  The same
- * tokens, and log-probabilities to a thousandth. */
+/* Parts of the cache by how many there are: 16 alone, 8 of 24, and 4 without --fast; of eight
+ * heads one, which Hopper streams.  The same tokens, and log-probabilities to a thousandth. */
 TEST (fast_company_in_the_emulator) {
         static const char *const one_head[] = { "n_layer=1",   "n_embd=32",   "n_head=2",
                                                 "n_kv_head=1", "head_dim=64", "n_ff=44",
-                                                "vocab=65",    "ctx=1600" };
+                                                "vocab=65",    "ctx=1600" },
+                                 *const eight_heads[] = { "n_layer=1",   "n_embd=32",   "n_head=16",
+                                                          "n_kv_head=8", "head_dim=64", "n_ff=44",
+                                                          "vocab=65",    "ctx=160" };
         fast = true;
         for (int hopper = 0; emulator(hopper); hopper++) {
                 Bench x;
                 open_model(&x, "llama", one_head, 8, "bf16", 24, 0, "emulate");
                 CHECK(session_manifest(x.s)->fast);
                 check_company(&x, 17, 40, 2, NULL, false, hopper ? "fast, sm_90a" : "fast");
+                close_model(&x);
+                if (!hopper)
+                        continue;
+                open_model(&x, "llama", eight_heads, 8, "bf16", 24, 0, "emulate");
+                check_company(&x, 17, 12, 2, NULL, false, "fast, one part");
                 close_model(&x);
         }
         fast = false;

@@ -204,8 +204,6 @@ bool sm90_attention_decode(Build *b, const void *problem)
                                                                          * place */
                 lane = codes ? D + 32 : D * 2,
                   stage = b->any.threads * lane + (codes ? 0 : warps * 8);
-        if (splits == 1)
-                return false;
         const bool maps = codes || (sm90_attention_maps_fit(e, n->in[1]) &&
                                     sm90_attention_maps_fit(e, n->in[2]));
         int stages = work->many && maps ? MOST_STAGES : 0;
@@ -214,6 +212,8 @@ bool sm90_attention_decode(Build *b, const void *problem)
         const bool streams = stages > 1, merges_once = streams && apart + 2 * stage <= HALF;
         if (merges_once)
                 stages = 2;
+        if (splits == 1 && !streams)
+                return false;
         Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
         f->threads = b->any.threads;
         f->smem = merges_once ? apart + stages * stage

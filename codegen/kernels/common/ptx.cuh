@@ -267,6 +267,13 @@ TGC_DEV float fast_log2(float x)
         asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
         return y;
 }
+/* x^1/2 to about 1 ulp, of subnormals too. */
+TGC_DEV float fast_sqrt(float x)
+{
+        float y;
+        asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
 /* tanh to about 2^-11 relative: fit for 16-bit outputs only. */
 TGC_DEV float fast_tanh(float x)
 {

@@ -315,6 +315,7 @@ TGC_DEV float fast_exp2(float x) { return emu::flush(exp2f(emu::flush(x))); }
 TGC_DEV float fast_rcp(float x) { return emu::flush(1.f / emu::flush(x)); }
 TGC_DEV float fast_rsqrt(float x) { return 1.f / sqrtf(emu::flush(x)); }
 TGC_DEV float fast_log2(float x) { return log2f(emu::flush(x)); }
+TGC_DEV float fast_sqrt(float x) { return sqrtf(x); }
 TGC_DEV float fast_tanh(float x) { return tanhf(x); }
 template <bool A_SIGNED, bool B_SIGNED>
 TGC_DEV int dot4(unsigned a, unsigned b, int c)

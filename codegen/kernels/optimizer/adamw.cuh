@@ -30,7 +30,7 @@ struct AdamW {
                         p *= keep;
                 s[0] += (1.f - beta1) * (g - s[0]);
                 s[1] = beta2 * s[1] + (1.f - beta2) * g * g;
-                p -= rate * __fdividef(s[0], sqrtf(s[1]) * inv_root2 + eps);
+                p -= rate * __fdividef(s[0], fast_sqrt(s[1]) * inv_root2 + eps);
         }
 };
 

@@ -101,7 +101,7 @@ struct Map8 {
                 for (int j = 0; j < 8; j++)
                         most = fmaxf(most, fabsf(x[j]));
                 most = warp_max(most);
-                const float inverse = most > 0.f ? 1.f / most : 0.f;
+                const float inverse = most > 0.f ? __fdividef(1.f, most) : 0.f;
                 unsigned word[2] = { 0u, 0u };
 #pragma unroll
                 for (int j = 0; j < 8; j++)

@@ -27,6 +27,7 @@ return {
         data = "prompts",
         feeds = { "advantage", "old", "reference", "weight" },
         loss = function(m, p)
+                o.range(p, "samples", 2)        -- of one, the advantage is 0
                 o.range(p, "clip", 0)
                 o.range(p, "beta", 0)
                 local counts = o.counts(m)

@@ -50,6 +50,7 @@ return {
         learn = "completion",
         feeds = { "member", "weight", "diversity" },
         loss = function(m, p)
+                o.range(p, "samples", 2)        -- of one there are no pairs
                 local ce = o.mean(m.nll):as "ce"
                 local d
                 if p.published then

@@ -217,6 +217,30 @@ refused() {
         tgc 3 'wide.lua.*loss must be one number' check gpt --objective wide.lua
         echo 'return { feeds = { "a b" }, loss = function(m, p) return m.nll:sum() end }' > name.lua
         tgc 3 'feeds. is a list of names' check gpt --objective name.lua
+        # what would have no effect: fields, feeds that nothing fills, functions that nothing calls
+        while IFS='|' read -r words table; do
+                echo "local o = require 'objective'  return { $table," \
+                        "loss = function(m, p) return o.mean(m.nll) end }" > void.lua
+                tgc 3 "$words" check gpt --objective void.lua
+        done << 'TABLES'
+the objective has a `parms`; did you mean 'params'|parms = {}
+`reward` has no effect: it is about what is sampled|reward = function() return 1 end
+`learn` has no effect|learn = "completion", data = "pairs"
+`group` must be a function, and is a number|group = 5, data = "prompts", params = { samples = 2 }
+`feeds` is a list of names, not a string|feeds = "side"
+nothing fills 'refrence': there are teacher, reference|feeds = { "refrence" }
+nothing fills 'side' here: it is for data = "pairs"|feeds = { "side" }
+nothing fills 'weight' here: it is for data = "pairs" or|feeds = { "weight" }
+'nll' is a field of m already|feeds = { "nll" }
+'old' stands there twice|feeds = { "old", "old" }
+TABLES
+        sed 's/return o.mean(m.nll)/return { loss = o.mean(m.nll), auxloss = m.nll }/' void.lua |
+                sed 's/feeds = .*}, loss/loss/' > extra.lua
+        tgc 3 "returned a .auxloss.; did you mean 'aux_loss'" check gpt --objective extra.lua
+        sed 's/auxloss = m.nll/aux_loss = 3/' extra.lua > three.lua
+        tgc 3 'aux_loss must be a tensor, and is a number' check gpt --objective three.lua
+        tgc 3 "'samples' is 1, but must be at least 2" check gpt --objective grpo,samples=1
+        tgc 3 "'samples' is 1, but must be at least 2" check gpt --objective polychromic,samples=1
         printf 'return { data = "prompts", params = { samples = 0 },\nloss = function() end }' > \
                 none.lua
         tgc 3 'samples 1 to 64' check gpt --objective none.lua
@@ -243,6 +267,9 @@ refused() {
                 nan.lua
         tgc 3 'nan.lua:2?.*reward must be a finite number|reward must be a finite number' train st \
                 "${here[@]}" "${group[@]}" --objective nan.lua,samples=2,max_tokens=4 --out_dir x
+        printf 'local g = require "grpo"\ng.group = function(g) return {} end\nreturn g' > none.lua
+        tgc 3 '`group` returned no `advantage`' train st "${here[@]}" "${group[@]}" \
+                --objective none.lua,samples=2,max_tokens=4 --out_dir x
         sed 's|return 0 / 0|return #embed { c.text }|' nan.lua > embed.lua
         tgc 3 'embed.lua:2: error: embed: there is no model that embeds' train st "${here[@]}" \
                 "${group[@]}" --objective embed.lua,samples=2,max_tokens=4 --out_dir x

@@ -96,7 +96,8 @@ static void take_facts(lua_State *L, Objective *x)
         f->completion = counts == 2;
         if (lua_getfield(L, MODULE, "feeds") != LUA_TNIL) {
                 const int t = lua_gettop(L);
-                luaL_checktype(L, t, LUA_TTABLE);
+                if (!lua_istable(L, t))
+                        luaL_error(L, "`feeds` is a list of names, not a %s", luaL_typename(L, t));
                 for (int i = 1; lua_rawgeti(L, t, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
                         if (lua_type(L, -1) != LUA_TSTRING || !name_is_plain(lua_tostring(L, -1)))
                                 luaL_error(L, "`feeds` is a list of names");
@@ -119,6 +120,7 @@ static void take_facts(lua_State *L, Objective *x)
                 luaL_error(L, "of prompts: samples 1 to 64, max_tokens, updates and every from 1, "
                               "temp from 0, top_p above 0 up to 1");
         lua_settop(L, PARAMS);
+        objective_check(L, f);
 }
 
 bool objective_feeds(const ObjectiveFacts *f, const char *name)

@@ -1,4 +1,4 @@
-/* objective_impl.h: private to objective.c, objective_loss.c and objective_judge.c. */
+/* objective_impl.h: private to the files objective*.c. */
 #ifndef TGC_OBJECTIVE_IMPL_H
 #define TGC_OBJECTIVE_IMPL_H
 
@@ -29,5 +29,13 @@ int objective_module(lua_State *L);
 Objective *objective_begin(const char *spec, Model *m, const ReadOptions *o, lua_CFunction f,
                            int results);
 void objective_say(Reader *r, const ReadOptions *o); /* what was printed, which goes */
+
+/* ---- objective_check.c ---- */
+
+void objective_check(lua_State *L, const ObjectiveFacts *f); /* at MODULE; errors are Lua's */
+bool objective_own_feed(const char *name);                   /* one that the runtime fills */
+/* Refuses a key of a table that is not known; loose: that is near to a known one. */
+void objective_known(lua_State *L, int table, const char *what, const char *const *known, int n,
+                     bool loose);
 
 #endif

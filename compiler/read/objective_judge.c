@@ -162,9 +162,15 @@ static int judge(lua_State *L)
         lua_pushvalue(L, params);
         lua_call(L, 2, 1);
         const int t = lua_gettop(L);
-        luaL_checktype(L, t, LUA_TTABLE);
-        for (int k = 0; k < x->facts.n_feeds; k++)
-                out->has[k] = take_values(L, t, x->facts.feed[k], in->n, out->value[k]);
+        if (!lua_istable(L, t))
+                luaL_error(L, "`group` must return a table, and returned a %s",
+                           luaL_typename(L, t));
+        for (int k = 0; k < x->facts.n_feeds; k++) {
+                const char *name = x->facts.feed[k];
+                out->has[k] = take_values(L, t, name, in->n, out->value[k]);
+                if (!out->has[k] && !objective_own_feed(name))
+                        luaL_error(L, "`group` returned no `%s`, which is one of `feeds`", name);
+        }
         double score[OBJECTIVE_MOST];
         if (take_values(L, t, "score", in->n, score)) {
                 out->has_score = true;

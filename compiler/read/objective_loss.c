@@ -86,6 +86,8 @@ static void take_loss(lua_State *L, Graph *g)
         static const char *const name[] = { "loss", "aux_loss", "ce" };
         const int t = lua_gettop(L);
         int k = 0;
+        if (lua_istable(L, t))
+                objective_known(L, t, "`loss` returned a", name, 3, false);
         for (int i = 0; i < g->n_out; i++)
                 if (strcmp(g->out[i].name, "loss") && strcmp(g->out[i].name, "aux_loss") &&
                     strcmp(g->out[i].name, "ce"))
@@ -96,6 +98,9 @@ static void take_loss(lua_State *L, Graph *g)
                 if (!r && lua_istable(L, t)) {
                         lua_getfield(L, t, name[i]);
                         r = tensor_at(L, -1);
+                        if (!r && !lua_isnil(L, -1))
+                                luaL_error(L, "the objective's %s must be a tensor, and is a %s",
+                                           name[i], luaL_typename(L, -1));
                 } else if (i) {
                         r = 0;
                 }

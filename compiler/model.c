@@ -118,7 +118,32 @@ static void check_reads(const Graph *g, Ref out, const char *what, const char *l
                          g->node[out].name, !strcmp(what, "logits") ? "" : "es", leaf);
 }
 
-/* Ids are rows of the tables that they pick from. */
+/* Of a model without logits: ids are rows of the tables that they pick from, and classes of the
+ * losses whose targets they are. */
+static void vocab_of(Model *m, Ref out)
+{
+        const Graph *g = m->graph;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                const Type *in = n->n_in ? &NODE(g, n->in[0])->type : NULL;
+                Dim rows = DIM_SYM(SYM_T);
+                if (n->op == OP_GATHER && n->in[1] == graph_find(g, "ids"))
+                        rows = in->dim[0];
+                else if (n->op == OP_CE)
+                        rows = in->dim[in->rank - 1];
+                else if (n->op == OP_LINEAR_CE)
+                        rows = NODE(g, n->in[1])->type.dim[0];
+                if (dim_is_const(rows) && (!m->vocab || rows.n < m->vocab))
+                        m->vocab = rows.n;
+        }
+        if (!m->vocab)
+                error_at(NODE(g, out)->loc,
+                         "no table is indexed by %%ids, so the vocabulary is not known");
+        if (m->vocab > 1 << 28)
+                error_at(NODE(g, out)->loc, "the vocabulary is %lld, the limit is %d",
+                         (long long)m->vocab, 1 << 28);
+}
+
 static void finish_encoder(Model *m, Ref hidden)
 {
         const Graph *g = m->graph;
@@ -129,20 +154,7 @@ static void finish_encoder(Model *m, Ref hidden)
                 error_at(NODE(g, hidden)->loc, "hidden must be [B,T,C], not %s", shape_text(h, t));
         check_reads(g, hidden, "hidden", "ids");
         m->width = h->dim[2].n;
-        for (Ref r = 1; r < g->n_nodes; r++) {
-                const Node *n = NODE(g, r);
-                if (n->op != OP_GATHER || n->in[1] != graph_find(g, "ids"))
-                        continue;
-                const Dim rows = NODE(g, n->in[0])->type.dim[0];
-                if (dim_is_const(rows) && (!m->vocab || rows.n < m->vocab))
-                        m->vocab = rows.n;
-        }
-        if (!m->vocab)
-                error_at(NODE(g, hidden)->loc,
-                         "no table is indexed by %%ids, so the vocabulary is not known");
-        if (m->vocab > 1 << 28)
-                error_at(NODE(g, hidden)->loc, "the vocabulary is %lld, the limit is %d",
-                         (long long)m->vocab, 1 << 28);
+        vocab_of(m, hidden);
 }
 
 void model_finish(Model *m, const char *file)
@@ -202,6 +214,8 @@ void model_finish(Model *m, const char *file)
                 check_reads(g, loss, "loss", "ids");
         if (loss)
                 check_reads(g, loss, "loss", "targets");
+        if (loss && !logits)
+                vocab_of(m, loss);
         if (!m->ctx)
                 m->ctx = 1024;
 }

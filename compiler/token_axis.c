@@ -447,9 +447,13 @@ static Lie lie_of(const Ctx *c, const Node *n)
 void check_token_axis(const Model *m)
 {
         const Graph *g = m->graph;
-        const Ref out = graph_out(g, "logits");
-        Arena *tmp = arena_new();
+        const Ref out = graph_out(g, "logits"), loss = graph_out(g, "loss");
         Diag d;
+        if (!out)
+                error_at(loss ? NODE(g, loss)->loc : (Loc) { m->name, 0, 0 },
+                         "the model returns no logits, so it cannot generate text; compile with "
+                         "--mode train");
+        Arena *tmp = arena_new();
         d.source = NULL;
         if (!DIAG_CATCH(&d)) {
                 arena_free(tmp);
@@ -457,21 +461,18 @@ void check_token_axis(const Model *m)
         }
         Ctx c = { g, arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Lie)) };
         bool *live = arena_alloc(tmp, (size_t)g->n_nodes);
-        if (out)
-                live[out] = true;
+        live[out] = true;
         for (Ref r = out; r > 0; r--)
                 for (int i = 0; live[r] && i < NODE(g, r)->n_in; i++)
                         live[NODE(g, r)->in[i]] = true;
         for (Ref r = 1; r <= out; r++)
                 if (live[r])
                         c.lie[r] = lie_of(&c, NODE(g, r));
-        if (out) {
-                const Node *n = NODE(g, out);
-                const Axis all = flat(n, &c.lie[out], n->type.rank);
-                if (c.lie[out].kind != VALUE || c.lie[out].bucket || all.n < 2 ||
-                    all.f[0] != AXIS_B || all.f[1] != AXIS_T)
-                        refuse(n, "are not the logits of each token, [B,T,V]");
-        }
+        const Node *n = NODE(g, out);
+        const Axis all = flat(n, &c.lie[out], n->type.rank);
+        if (c.lie[out].kind != VALUE || c.lie[out].bucket || all.n < 2 || all.f[0] != AXIS_B ||
+            all.f[1] != AXIS_T)
+                refuse(n, "are not the logits of each token, [B,T,V]");
         diag_end(&d);
         arena_free(tmp);
 }

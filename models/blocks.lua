@@ -8,6 +8,40 @@
 
 local b = {}
 
+-- Refuses options that a block has not, and says which it lacks.  The first `needed` of the known
+-- must be there.
+local function takes(block, o, needed, known)
+        o = o or {}
+        if type(o) ~= "table" then
+                error("b." .. block .. ": options are a table, not a " .. type(o))
+        end
+        local is = {}
+        for i, name in ipairs(known) do
+                is[name] = true
+                if i <= needed and o[name] == nil then
+                        error("b." .. block .. " needs the option " .. name)
+                end
+        end
+        for name in pairs(o) do
+                if not is[name] then
+                        error("b." .. block .. " has no option '" .. tostring(name)
+                              .. "'; there are " .. table.concat(known, ", "))
+                end
+        end
+        return o
+end
+
+-- The same of a block that makes a parameter: what it is made from, and its name.
+local function named(block, x, name, o, known)
+        if type(x) ~= "userdata" then
+                error("b." .. block .. ": its first argument is a tensor, not a " .. type(x))
+        end
+        if type(name) ~= "string" then
+                error("b." .. block .. ": its name is a text, not a " .. type(name))
+        end
+        return takes(block, o, 0, known)
+end
+
 -- Weight maps --------------------------------------------------------------
 
 -- Tie parameter p to the tensor FROM..suffix.
@@ -23,6 +57,7 @@ end
 -- "layers.0.mlp.up"}
 function b.under(prefixes, name)
         local out = {}
+        if type(prefixes) == "string" then prefixes = { prefixes } end
         for i, prefix in ipairs(prefixes) do out[i] = prefix .. name end
         return out
 end
@@ -49,7 +84,7 @@ end
 
 -- x (...,K) -> (...,n).  o: bias, std, from, suffix, steps (of the weight), bias_steps.
 function b.linear(x, name, n, o)
-        o = o or {}
+        o = named("linear", x, name, o, { "bias", "std", "from", "suffix", "steps", "bias_steps" })
         local w = param(name .. ".weight", { n, x.shape[x.rank] }, { std = o.std })
         b.map(w, o.from, o.suffix or ".weight", o.steps)
         if not o.bias then return x:matmul(w, { tb = 1 }):as(name) end
@@ -60,7 +95,7 @@ end
 
 -- Rows of a table (rows, width); the table is returned too, for tied heads.
 function b.embedding(ids, name, rows, width, o)
-        o = o or {}
+        o = named("embedding", ids, name, o, { "std", "from" })
         local w = param(name .. ".weight", { rows, width }, { std = o.std })
         b.map(w, o.from, ".weight")
         return w:gather(ids):as(name), w
@@ -68,7 +103,7 @@ end
 
 -- o: eps (1e-5), from, suffix, steps; offset: the parameter is the gain less this.
 function b.rmsnorm(x, name, o)
-        o = o or {}
+        o = named("rmsnorm", x, name, o, { "eps", "from", "suffix", "steps", "offset" })
         local gain = param(name .. ".weight", { x.shape[x.rank] },
                            { init = o.offset and "zeros" or "ones" })
         b.map(gain, o.from, o.suffix or ".weight", o.steps)
@@ -79,7 +114,7 @@ end
 
 -- o: eps (1e-5), from, steps; bias = false leaves the bias out.
 function b.layernorm(x, name, o)
-        o = o or {}
+        o = named("layernorm", x, name, o, { "eps", "from", "steps", "bias" })
         local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = "ones" })
         b.map(gain, o.from, ".weight", o.steps)
         local y = (x:layernorm(o.eps or 1e-5):as(name .. ".unit") * gain):as(name .. ".scaled")
@@ -91,7 +126,10 @@ end
 
 -- x itself where p is 0.
 function b.dropout(x, p)
-        return p > 0 and x:dropout(p) or x
+        if type(p) ~= "number" then
+                error("b.dropout: the probability is a number, not a " .. type(p))
+        end
+        return p ~= 0 and x:dropout(p) or x
 end
 
 -- Activations ----------------------------------------------------------------------
@@ -119,8 +157,11 @@ function b.knows_activation(kind) return activations[spelled[kind] or kind] ~= n
 -- kind: gelu, gelu_tanh, silu, relu, relu2, sigmoid, tanh, linear, quick_gelu, or what
 -- configurations call them.
 function b.activation(x, kind)
-        local f = activations[spelled[kind] or kind]
-        if not f then error("unknown activation '" .. kind .. "'") end
+        local f = kind ~= nil and activations[spelled[kind] or kind]
+        if not f then
+                error("unknown activation '" .. tostring(kind) .. "'; there are gelu, gelu_tanh, "
+                      .. "silu, relu, relu2, sigmoid, tanh, linear, quick_gelu")
+        end
         return f(x)
 end
 
@@ -128,7 +169,7 @@ end
 
 -- Learned: one row of (ctx, C) per position.
 function b.positions(name, ctx, width, o)
-        o = o or {}
+        o = takes("positions", o, 0, { "std", "from" })
         local w = param(name .. ".weight", { ctx, width }, { std = o.std })
         b.map(w, o.from, ".weight")
         return w:gather(position()):as(name)
@@ -158,6 +199,12 @@ local function numbers(text)
         return out
 end
 
+-- What a kind of scaling takes.
+local scaled_by = {
+        linear = { "factor" }, llama3 = { "factor", "original", "low", "high" },
+        yarn = { "factor", "original", "fast", "slow" }, longrope = { "factors" },
+}
+
 -- Frequencies of rotary positions, one for a pair.  scaling.kind: "none"; "linear": all slower by
 -- factor; "llama3": only the slow ones, with a smooth passage between wavelengths original/high and
 -- original/low; "yarn": the same between `fast` and `slow` turns in the original context;
@@ -166,6 +213,14 @@ end
 function b.rope(dims, theta, scaling, name)
         local freq, s = {}, scaling or { kind = "none" }
         if dims == 0 then return nil end
+        if type(theta) ~= "number" or theta <= 0 then
+                error("b.rope: theta is a number above 0, not " .. tostring(theta))
+        end
+        for _, name in ipairs(scaled_by[s.kind] or {}) do
+                if s[name] == nil then
+                        error("b.rope: scaling of the kind " .. s.kind .. " needs " .. name)
+                end
+        end
         local first, last
         local own = s.kind == "longrope" and numbers(s.factors)
         if own and #own ~= (dims + 1) // 2 then
@@ -299,13 +354,23 @@ end
 
 -- The letter of layer i in a pattern that has a letter a layer, repeated.
 function b.letter(pattern, i)
+        if type(pattern) ~= "string" or pattern == "" then
+                error("the pattern has a letter a layer, repeated; it is " .. (pattern or "nil"))
+        end
         local at = i % #pattern + 1
         return pattern:sub(at, at)
 end
 
 -- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer,
 -- repeated.
-function b.slides(pattern, i) return b.letter(pattern, i) == "s" end
+function b.slides(pattern, i)
+        local letter = b.letter(pattern, i)
+        if letter ~= "s" and letter ~= "f" then
+                error("the pattern '" .. pattern .. "' has a letter '" .. letter
+                      .. "'; it is s for the window, f for everything")
+        end
+        return letter == "s"
+end
 
 -- One slope a head, powers of 2^(-bias_max/n); where n is no power of two, those
 -- of the next one, every second from the first first.
@@ -348,12 +413,27 @@ local function turn(q, k, rope, D, multiply)
         return (q * gains):as "q_gain", (k * gains):as "k_gain", 1
 end
 
+-- Options of attention; the first two must be there.
+local attends = { "n_head", "head_dim", "n_kv_head", "rope", "qk_norm", "norm_last", "scale",
+                  "window", "softcap", "slopes", "sinks", "dropout", "bidirectional" }
+local with_linears = { table.unpack(attends) }
+for _, name in ipairs { "bias", "out_bias", "std", "out_std", "each", "from", "suffix", "steps",
+                        "bias_steps" } do
+        with_linears[#with_linears + 1] = name
+end
+
+local attend
+
 -- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
 -- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), norm_last (it comes behind rope), scale,
 -- window, softcap, slopes, sinks (one logit a head), dropout; bidirectional = true: every token
 -- sees every other. Several documents in a row of training tokens are --documents' matter; a model
 -- need not know of them.
 function b.attend(q, k, v, o)
+        return attend(q, k, v, takes("attend", o, 2, attends))
+end
+
+function attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D),
         b.heads(v, "v_heads", K, D)
@@ -387,10 +467,11 @@ function b.attend(q, k, v, o)
         return y:as "att":reshape { B, T, H * D }:as "att_rows"
 end
 
--- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std, each(y, name)
--- (what is done to q, k and v), from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights),
--- bias_steps.
+-- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std, out_std, each(y,
+-- name) (what is done to q, k and v), from = { q, k, v, o }, suffix, steps = { q, k, v } (of
+-- weights), bias_steps.
 function b.self_attention(x, o)
+        o = takes("self_attention", o, 2, with_linears)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         local from, steps, bias_steps = o.from or {}, o.steps or {}, o.bias_steps or {}
         local function part(name, heads)
@@ -401,7 +482,7 @@ function b.self_attention(x, o)
                                                          bias_steps = bias_steps[name] })
                 return o.each and o.each(y, name) or y
         end
-        local y = b.attend(part("q", H), part("k", K), part("v", K), o)
+        local y = attend(part("q", H), part("k", K), part("v", K), o)
         return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std,
                                                 from = from.o,
                                                 suffix = o.suffix })
@@ -411,6 +492,7 @@ end
 
 -- o: n_ff, act, bias, std, out_std, from = { up, down }, steps.
 function b.mlp(x, o)
+        o = takes("mlp", o, 2, { "n_ff", "act", "bias", "std", "out_std", "from", "steps" })
         local from = o.from or {}
         local h = b.linear(x, "up", o.n_ff,
                            { bias = o.bias, std = o.std, from = from.up, steps = o.steps })
@@ -423,6 +505,7 @@ end
 -- down(act(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu.
 -- o: n_ff, act, bias, std, from = { gate, up, down }, suffix, steps = { gate, up }.
 function b.gated_mlp(x, o)
+        o = takes("gated_mlp", o, 2, { "n_ff", "act", "bias", "std", "from", "suffix", "steps" })
         local from, steps = o.from or {}, o.steps or {}
         local function part(input, name, n)
                 return b.linear(input, name, n, { bias = o.bias, std = o.std, from = from[name],
@@ -465,6 +548,8 @@ end
 --    up), where it is not act(gate) * up.
 -- Returns y (B,T,C) and what the balance loss needs.
 function b.moe(x, o)
+        o = takes("moe", o, 3, { "n_expert", "top_k", "n_ff", "act", "gated", "renorm", "bias",
+                                 "router_bias", "std", "from", "expert_map", "route", "glu" })
         local E, k, F, C = o.n_expert, o.top_k, o.n_ff, x.shape[3]
         local rows = x:reshape { B * T, C }:as "rows"
         local scores = b.linear(rows, "router", E, { bias = o.router_bias, std = o.std,
@@ -517,6 +602,9 @@ end
 -- The number of tokens is the sum of the experts' counts over k.
 function b.balance_loss(layers)
         local share, prob
+        if type(layers) ~= "table" or #layers == 0 then
+                error("b.balance_loss: a list of what b.moe returns is wanted")
+        end
         for _, l in ipairs(layers) do
                 local ends = l.offs:slice { axis = 0, start = 1,
                                             len = l.E }:as "balance.ends":cast "f32"

@@ -49,6 +49,36 @@ p=$(try 0 '' "$TGC" info twice.lua --tokenizer char:text)
 [ "$p" ] || [ "$(grep -c vocab err)" = 1 ] || p="said $(grep -c vocab err) times: $(cat err)"
 say a_model_that_is_read_again_prints_once "$p"
 
+# ---- what has no effect, and a loss alone ----
+
+outputs() {     # CODE WORDS SED: small.lua changed so, compiled
+        model small.lua ''
+        sed -i "$3" small.lua
+        try "$1" "$2" "$TGC" compile small.lua -q --no-check -o x.plan --target cpu
+}
+named() {
+        outputs 3 "small.lua: error: the file's table has a 'parms'; did you mean 'params'" \
+                's/ctx = 8,/&/; s/name = "small",/& parms = {},/'
+        outputs 3 '`config` must be a function, not a number' 's/name = "small",/& config = 3,/'
+        outputs 3 "a model returns no 'lss'; did you mean 'loss'" \
+                's/return b.outputs.*/return { logits = x, lss = x }/'
+        outputs 0 '' 's/name = "small",/& helper = function() end,/'
+}
+say what_has_no_effect "$(named)"
+loss_alone() {  # it trains, and generates nothing
+        model alone.lua ''
+        sed -i 's/return b.outputs\(.*\)$/return { loss = b.outputs\1.loss }/' alone.lua
+        tgc 0 '' check alone.lua --device cpu
+        grep -q '^step  *d wte.weight .* ok' out || cat out
+        try 0 'alone.lua:8: note: the model returns no logits' "$TGC" train alone.lua \
+                --data text --max_iters 2 --eval_iters 0 --block-size 4 --device cpu \
+                --out_dir alone
+        "$TGC" info alone/model.plan | grep -iq 'vocab.* 14' || "$TGC" info alone/model.plan
+        try 3 'alone.lua:8: error: the model returns no logits' "$TGC" compile alone.lua \
+                --mode infer -o x.plan
+}
+say a_loss_alone_trains "$(loss_alone)"
+
 # ---- a family of one's own ----
 
 mkdir mine

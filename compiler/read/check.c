@@ -53,6 +53,11 @@ static void check_node(const Graph *g, const Node *n)
                 if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)
                         error_at(n->loc, "param: no initialiser has number %lld",
                                  (long long)a->param.init);
+                if (a->param.init == INIT_NORMAL && a->param.a < 0)
+                        error_at(n->loc, "param: std is %g, but must be at least 0", a->param.a);
+                if (a->param.init == INIT_UNIFORM && a->param.a > a->param.b)
+                        error_at(n->loc, "param: uniform is {lo, hi}, and %g is above %g",
+                                 a->param.a, a->param.b);
                 if (n->type.dt != DT_F32 || !dim_is_const(type_elems(&n->type)))
                         error_at(n->loc,
                                  "param: parameters are f32 and do not depend on B or T, not %s",
@@ -68,6 +73,12 @@ static void check_node(const Graph *g, const Node *n)
                     !dim_eq(n->type.dim[0], DIM_SYM(SYM_B)) ||
                     !dim_eq(n->type.dim[1], DIM_SYM(SYM_T)))
                         error_at(n->loc, "position: is i32[B,T], not %s", type_text(&n->type, t));
+                break;
+        case OP_RMSNORM:
+        case OP_LAYERNORM:
+                if (a->num.x < 0)
+                        error_at(n->loc, "%s: eps is %g, but must be at least 0",
+                                 op_info[n->op].text, a->num.x);
                 break;
         case OP_DROPOUT:
                 if (!(a->drop.p >= 0 && a->drop.p < 1))

@@ -373,10 +373,31 @@ void push_params(lua_State *L, int module)
 
 /* The model ------------------------------------------------------------------ */
 
+/* What is not known has no effect.  loose: what is not near to a known name may be there, as a file
+ * may be a library of others too. */
+static void only(lua_State *L, int t, const char *what, const char *const *known, int count,
+                 bool loose)
+{
+        int n;
+        const char **key = keys_of(L, t, &n);
+        for (int i = 0; i < n; i++) {
+                int k = 0;
+                while (k < count && strcmp(key[i], known[k]))
+                        k++;
+                const char *near = k < count ? NULL : nearest(key[i], known, count);
+                if (k == count && (near || !loose))
+                        fail(L, 3, "%s '%s'%s%s%s", what, key[i], near ? "; did you mean '" : "",
+                             near ? near : "", near ? "'?" : "");
+        }
+}
+
 static void take_outputs(lua_State *L, int t)
 {
-        static const char *const first[] = { "logits", "loss", "aux_loss" };
+        static const char *const first[] = { "logits", "loss", "aux_loss" }, *const all[] = {
+                "logits", "loss", "aux_loss", "ce", "hidden"
+        };
         Model *m = reader_of(L)->m;
+        only(L, t, "a model returns no", all, 5, false);
         int n, at;
         const char **key = keys_of(L, t, &n);
         for (int round = 0; round < 2; round++) /* the known ones in their order, then the others */
@@ -403,6 +424,7 @@ static void take_outputs(lua_State *L, int t)
 /* Runs under sandbox_call; all that a failure leaves behind is Lua's or the arena's. */
 static int build(lua_State *L)
 {
+        static const char *const field[] = { "name", "params", "config", "graph" };
         Reader *r = reader_of(L);
         if (r->config && !r->path)
                 push_family(L);
@@ -411,6 +433,10 @@ static int build(lua_State *L)
         int module = lua_gettop(L);
         if (!lua_istable(L, module) || lua_getfield(L, module, "graph") != LUA_TFUNCTION)
                 fail(L, 3, "the model must return a table with a function `graph`");
+        only(L, module, "the file's table has a", field, 4, true);
+        if (lua_getfield(L, module, "config") != LUA_TNIL && !lua_isfunction(L, -1))
+                fail(L, 3, "`config` must be a function, not a %s", luaL_typename(L, -1));
+        lua_pop(L, 1);
         lua_getfield(L, module, "name");
         const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "model";
         if (!name_is_plain(name))

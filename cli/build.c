@@ -248,6 +248,12 @@ static int apply_objective(Build *b, const BuildOptions *o, Err *e)
         return TGC_OK;
 }
 
+static int window_of(const Model *m, const BuildOptions *o)
+{
+        const int64_t ctx = o->ctx ? o->ctx : m->ctx;
+        return o->block_at_most && o->block > ctx ? (int)ctx : o->block;
+}
+
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
@@ -269,7 +275,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .ctx_at_least = o->ctx_at_least,
                              .cache_tokens = o->cache_tokens,
                              .chunk = o->chunk,
-                             .block = o->block,
+                             .block = window_of(b->model, o),
                              .sequences = o->sequences,
                              .reference = o->reference,
                              .cuda = o->cuda,

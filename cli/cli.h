@@ -100,9 +100,10 @@ typedef struct BuildOptions {
         Err *no_infer;
         int opt, batch, ctx, chunk, block;
         int64_t cache_tokens; /* that several sequences have together; 0: batch * ctx */
-        bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
-        int recompute;     /* a word's number of --recompute */
-        bool offload;      /* --offload activations */
+        bool ctx_at_least;  /* ctx may be rounded up, so that kernels are compiled once for many */
+        bool block_at_most; /* block is the context's where that is shorter */
+        int recompute;      /* a word's number of --recompute */
+        bool offload;       /* --offload activations */
         bool cuda, cpu, tf32, fast, act_int8, time_passes;
         int act_fp8; /* CompileOptions.act_fp8; 1 becomes what the kept blocks have */
         Optimizer optimizer;

@@ -189,6 +189,8 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                                 a->cmd == CMD_EMBED, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),
+                .block_at_most = a->cmd == CMD_CHECK && !opt_set(a, O_BLOCK) &&
+                                 !opt_set(a, O_TOKENS),
                 .cuda = true,
                 .cpu = true,
                 .recompute = opt_int(a, O_RECOMPUTE),

@@ -75,7 +75,7 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
         int n = 0;
         bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
         if (m->width && o->train)
-                error_at((Loc) { m->name, 0, 0 },
+                error_at(NODE(g, graph_out(g, "hidden"))->loc,
                          "an encoder (it returns hidden, no loss) cannot be trained; compile with "
                          "--mode infer");
         if (m->width) { /* texts one after the other: T is all their tokens */
@@ -93,7 +93,7 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
         }
         if (o->train) {
                 if (!loss || !has_input(g, "targets"))
-                        error_at((Loc) { m->name, 0, 0 },
+                        error_at(NODE(g, graph_out(g, loss ? "loss" : "logits"))->loc,
                                  "the model returns no loss (or has no input `targets`), so "
                                  "it cannot be trained; compile with --mode infer");
                 Sizes z = { { o->batch, block, 0 } };

@@ -1,7 +1,8 @@
 #!/bin/bash
 # test_layout.sh: C and CUDA files are as `make format` leaves them (clang-format 14, else skipped),
 # and no line of them is over 100 columns, comments and strings too, which clang-format does not
-# wrap. No line of a document is over 150.  Each check is first shown a file that it must refuse.
+# wrap. No line of a document is over 150. A kernel file's include guard says its name. Each
+# check is first shown a file that it must refuse.
 . "$(dirname "$0")/shell.sh"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-layout-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
@@ -59,5 +60,25 @@ p=$(over_100 '.* -- error: ' 'tests/*.lua') # the message that a model must give
 say columns_of_tests_lua "${p:+over 100 columns: $p}"
 p=$(wide 150 $(git ls-files '*.md'))
 say columns_of_documents "${p:+over 150 columns: $p}"
+
+# misnamed FILE...: those whose include guard is not TGC_ and their name.  emulate_sm90.h stands in
+# for ptx_sm90.cuh and has its guard; a plan's own headers are TGC_CUH and TGC_H.
+misnamed() {
+        local f guard name
+        for f in "$@"; do
+                guard=$(sed -n 's/^#ifndef \(TGC_[A-Z0-9_]*\)$/\1/p' "$f" | head -1)
+                name=$(basename "$f" | tr 'a-z.' 'A-Z_')
+                case $guard:$name in
+                :* | TGC_$name:* | TGC_PTX_SM90_CUH:EMULATE_SM90_H) ;;
+                TGC_CUH:TGC_CUH | TGC_H:CPU_TGC_H) ;;
+                *) echo "$f" ;;
+                esac
+        done | head -5 | xargs
+}
+printf '#ifndef TGC_OTHER_CUH\n' > "$dir/name.cuh"
+p=$(misnamed "$dir/name.cuh")
+say guards_sees_another_name "$([ "$p" = "$dir/name.cuh" ] || echo "says '$p' of name.cuh")"
+p=$(misnamed $(git ls-files 'codegen/kernels/*.cuh' 'codegen/kernels/*.h'))
+say guards_of_kernels "${p:+not TGC_ and the name of the file: $p}"
 
 exit $failed

@@ -17,8 +17,8 @@
  * data is B operands.
  *
  * Signatures, strides, tiles, epilogues: attention.cuh.  CACHED is false and S = T. */
-#ifndef TGC_ATTENTION_GRAD_CUH
-#define TGC_ATTENTION_GRAD_CUH
+#ifndef TGC_ATTENTION_BACKWARD_CUH
+#define TGC_ATTENTION_BACKWARD_CUH
 
 #include "attention.cuh"
 

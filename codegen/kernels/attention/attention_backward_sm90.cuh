@@ -11,8 +11,8 @@
  *              warning C7515; for short jobs that costs less than a launch.)
  *
  * Every sum is one thread's own, in the order of rows. */
-#ifndef TGC_ATTENTION_GRAD_SM90_CUH
-#define TGC_ATTENTION_GRAD_SM90_CUH
+#ifndef TGC_ATTENTION_BACKWARD_SM90_CUH
+#define TGC_ATTENTION_BACKWARD_SM90_CUH
 
 #include "attention_dq_sm90.cuh"
 #include "attention_dkv_sm90.cuh"

@@ -4,8 +4,8 @@
  * A job owns 128 rows of one head, resident in shared memory: keys and values of a kv head, or
  * queries and gradients of the output.  The rows they meet stream through a pipeline, 64 per step.
  * Warpgroup 0 is the producer.  Warpgroups 1 and 2 own 64 rows each and exchange nothing. */
-#ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
-#define TGC_ATTENTION_GRAD_TILE_SM90_CUH
+#ifndef TGC_ATTENTION_BACKWARD_TILE_SM90_CUH
+#define TGC_ATTENTION_BACKWARD_TILE_SM90_CUH
 
 #include "attention_backward.cuh"
 #include "attention_panel_sm90.cuh"

@@ -1,7 +1,7 @@
 /* attention_common.cuh: what all attention kernels share: the problem (Att, AttIn), which keys a
  * query attends, scores, the order of tiles, and storing results. */
-#ifndef TGC_ATTENTION_HEAD_CUH
-#define TGC_ATTENTION_HEAD_CUH
+#ifndef TGC_ATTENTION_COMMON_CUH
+#define TGC_ATTENTION_COMMON_CUH
 
 #include "attention_fp8.cuh"
 #include "ptx.cuh"

@@ -15,8 +15,8 @@
  *
  * Two accumulators leave no registers for S(i+1) beside P(i).  While one warpgroup computes dS,
  * the other one's wgmmas keep the tensor cores busy. */
-#ifndef TGC_ATTENTION_GRAD_KV_SM90_CUH
-#define TGC_ATTENTION_GRAD_KV_SM90_CUH
+#ifndef TGC_ATTENTION_DKV_SM90_CUH
+#define TGC_ATTENTION_DKV_SM90_CUH
 
 #include "attention_backward_tile_sm90.cuh"
 #ifdef TGC_SM90A

@@ -13,8 +13,8 @@
  *      P(i)  S(i+1)  dS(i)  Y(i+1)  dq(i)
  *
  * S(i+1) is issued once P(i) has been read out of S's registers. */
-#ifndef TGC_ATTENTION_GRAD_Q_SM90_CUH
-#define TGC_ATTENTION_GRAD_Q_SM90_CUH
+#ifndef TGC_ATTENTION_DQ_SM90_CUH
+#define TGC_ATTENTION_DQ_SM90_CUH
 
 #include "attention_backward_tile_sm90.cuh"
 #ifdef TGC_SM90A

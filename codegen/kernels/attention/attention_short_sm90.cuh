@@ -25,8 +25,8 @@
  * Of up to four key blocks warpgroup 1 has 0 and 3, warpgroup 2 has 1 and 2, which under CAUSAL
  * meet equally many query blocks.  They leave dS in shared memory.  Warpgroup 0 computes delta =
  * sum(o g) first, then dq += dS k.  All sums have one order. */
-#ifndef TGC_ATTENTION_WHOLE_SM90_CUH
-#define TGC_ATTENTION_WHOLE_SM90_CUH
+#ifndef TGC_ATTENTION_SHORT_SM90_CUH
+#define TGC_ATTENTION_SHORT_SM90_CUH
 
 #include "attention_dkv_sm90.cuh"
 #ifdef TGC_SM90A

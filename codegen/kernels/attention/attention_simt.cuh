@@ -1,8 +1,8 @@
 /* attention_simt.cuh: attention by float32 FMA, for what attention_mma.cuh does not serve: rows
  * that are not in chunks of 16 bytes, and float heads wider than 128 (too many registers and more
  * than 99 KiB of shared memory).  256 threads as 16 x 16. */
-#ifndef TGC_ATTENTION_PLAIN_CUH
-#define TGC_ATTENTION_PLAIN_CUH
+#ifndef TGC_ATTENTION_SIMT_CUH
+#define TGC_ATTENTION_SIMT_CUH
 
 #include "attention_common.cuh"
 

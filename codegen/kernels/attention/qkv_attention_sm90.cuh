@@ -23,8 +23,8 @@
  * QUERIES: the power of two at or above H/K.  CLUSTER * THREADS / 32 / SPLIT * ROWS columns cover
  * a kv head; ROWS divides D and is a multiple of 4 bytes.  Heads are contiguous (strides of D).
  * One sequence, one token. */
-#ifndef TGC_ATTEND_SM90_CUH
-#define TGC_ATTEND_SM90_CUH
+#ifndef TGC_QKV_ATTENTION_SM90_CUH
+#define TGC_QKV_ATTENTION_SM90_CUH
 
 #include "gemv_short.cuh"
 

@@ -7,8 +7,8 @@
  *
  * Layout at smem: STAGES stages of Tile::STAGE bytes (operand A, then B from A_BYTES on), full[],
  * empty[]. */
-#ifndef TGC_RING_SM90_CUH
-#define TGC_RING_SM90_CUH
+#ifndef TGC_PIPELINE_SM90_CUH
+#define TGC_PIPELINE_SM90_CUH
 
 #include "ptx.cuh"
 #ifdef TGC_SM90A

@@ -6,8 +6,8 @@
  * van de Geijn, 2008).  A linear's rows may be prepared for all tiles first (ready_task), for int8
  * or AMX.  Tiles share nothing.  An element of C is one sum in the order of k, cut at the same
  * places for any tile: its bits do not depend on the tiling. */
-#ifndef TGC_CPU_MATMUL_H
-#define TGC_CPU_MATMUL_H
+#ifndef TGC_CPU_GEMM_H
+#define TGC_CPU_GEMM_H
 
 #include "cpu_tgc.h"
 

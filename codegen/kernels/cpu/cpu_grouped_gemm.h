@@ -4,8 +4,8 @@
  * offs[e+1]-1, position i is pair perm[i].  An operand with a row per pair or token has a DIV: 0,
  * row i (already sorted); d > 0, row perm[i] / d (1: by pair, k: by token).  Results go to row i,
  * or to row perm[i] if scatter is set.  Epilogues also get the expert, for its bias. */
-#ifndef TGC_CPU_EXPERT_H
-#define TGC_CPU_EXPERT_H
+#ifndef TGC_CPU_GROUPED_GEMM_H
+#define TGC_CPU_GROUPED_GEMM_H
 
 #include "cpu_gemv.h"
 

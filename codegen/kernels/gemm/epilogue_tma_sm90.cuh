@@ -1,7 +1,7 @@
 /* epilogue_tma_sm90.cuh: wrappers of epilogues whose results TMA stores, and whose reads TMA
  * loads; epilogue_pair_sm90.cuh handles both. */
-#ifndef TGC_EPILOGUE_BOXES_SM90_CUH
-#define TGC_EPILOGUE_BOXES_SM90_CUH
+#ifndef TGC_EPILOGUE_TMA_SM90_CUH
+#define TGC_EPILOGUE_TMA_SM90_CUH
 
 #include "tgc.cuh"
 #ifdef TGC_SM90A

@@ -2,8 +2,8 @@
  *
  * The epilogue's reads start LAST_STEPS K-steps before the end of the mainloop, as many as there
  * are registers for, so that the epilogue does not wait for memory. */
-#ifndef TGC_GEMM_CONSUME_SM90_CUH
-#define TGC_GEMM_CONSUME_SM90_CUH
+#ifndef TGC_GEMM_CONSUMER_SM90_CUH
+#define TGC_GEMM_CONSUMER_SM90_CUH
 
 #include "gemm_tf32_rs_sm90.cuh"
 #ifdef TGC_SM90A

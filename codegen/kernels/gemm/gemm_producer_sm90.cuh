@@ -1,7 +1,7 @@
 /* gemm_producer_sm90.cuh: the producer of gemm_sm90.cuh: tile shapes, which (parts of) tiles a
  * block computes, and the thread that loads their panels by TMA. */
-#ifndef TGC_GEMM_LOAD_SM90_CUH
-#define TGC_GEMM_LOAD_SM90_CUH
+#ifndef TGC_GEMM_PRODUCER_SM90_CUH
+#define TGC_GEMM_PRODUCER_SM90_CUH
 
 #include "epilogue_pair_sm90.cuh"
 #include "pipeline_sm90.cuh"

@@ -18,8 +18,8 @@
  *
  * Tiles of GEMMs of different shapes may share a launch (schedule.c): a block calls this once,
  * after threads that its tile does not need have left. */
-#ifndef TGC_GEMM_SHORT_SM90_CUH
-#define TGC_GEMM_SHORT_SM90_CUH
+#ifndef TGC_GEMM_SINGLE_WAVE_SM90_CUH
+#define TGC_GEMM_SINGLE_WAVE_SM90_CUH
 
 #include "gemm_sm90.cuh"
 #ifdef TGC_SM90A

@@ -1,8 +1,8 @@
 /* gemm_split_k_sm90.cuh: split-K by N pairs of blocks (S...pN), for GEMMs with fewer tiles than
  * multiprocessors.  Each block finishes some of the tile's columns; the other blocks leave their
  * partial sums for these in L2. */
-#ifndef TGC_GEMM_JOINT_SM90_CUH
-#define TGC_GEMM_JOINT_SM90_CUH
+#ifndef TGC_GEMM_SPLIT_K_SM90_CUH
+#define TGC_GEMM_SPLIT_K_SM90_CUH
 
 #include "gemm_consumer_sm90.cuh"
 #ifdef TGC_SM90A

@@ -1,8 +1,8 @@
 /* gemm_tf32_rs_sm90.cuh: tf32 wgmma with A from registers, for a float32 A stored with K as rows.
  * wgmma reads tf32 from shared memory only with K contiguous; register fragments may come from
  * anywhere. */
-#ifndef TGC_GEMM_WORDS_SM90_CUH
-#define TGC_GEMM_WORDS_SM90_CUH
+#ifndef TGC_GEMM_TF32_RS_SM90_CUH
+#define TGC_GEMM_TF32_RS_SM90_CUH
 
 #include "gemm_producer_sm90.cuh"
 #ifdef TGC_SM90A

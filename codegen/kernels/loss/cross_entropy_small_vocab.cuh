@@ -17,8 +17,8 @@
  * each warp does the softmax of two rows; then each warp computes its columns of dx.  w is
  * requested before pdl_wait, which the task calls; PREFETCH: everything but x may be read before
  * it.  tiles: any number; 256 threads; shared memory: Ce::SMEM. */
-#ifndef TGC_CROSS_ENTROPY_SHORT_CUH
-#define TGC_CROSS_ENTROPY_SHORT_CUH
+#ifndef TGC_CROSS_ENTROPY_SMALL_VOCAB_CUH
+#define TGC_CROSS_ENTROPY_SMALL_VOCAB_CUH
 
 #include "cross_entropy.cuh"
 #include "gemm_tf32.cuh"

@@ -31,8 +31,8 @@
  *              ordinary epilogue.
  *
  * ALIGN: as in gemm.cuh and gemv.cuh. */
-#ifndef TGC_EXPERT_CUH
-#define TGC_EXPERT_CUH
+#ifndef TGC_GROUPED_GEMM_CUH
+#define TGC_GROUPED_GEMM_CUH
 
 #include "gemm.cuh"
 #include "gemv.cuh"

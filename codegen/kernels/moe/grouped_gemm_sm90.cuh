@@ -18,8 +18,8 @@
  * operand by cp.async, to where a box would put it.  A stage is full when these copies and the
  * other operand's box have landed.  Addresses and row strides are multiples of 16 bytes, the
  * gathered operand's too. */
-#ifndef TGC_EXPERT_SM90_CUH
-#define TGC_EXPERT_SM90_CUH
+#ifndef TGC_GROUPED_GEMM_SM90_CUH
+#define TGC_GROUPED_GEMM_SM90_CUH
 
 #include "grouped_gemm.cuh"
 #include "gemm_sm90.cuh"

@@ -12,8 +12,8 @@
  * slower, and so are contiguous ranges of rows per block.  So launch NORM_BACK_BLOCKS(N) blocks of
  * NORM_BACK_THREADS(N) threads per multiprocessor, which also keeps partial sums few.  shared
  * memory: NORM_BACK_SMEM(N, THREADS). */
-#ifndef TGC_NORM_BACK_CUH
-#define TGC_NORM_BACK_CUH
+#ifndef TGC_NORM_BACKWARD_CUH
+#define TGC_NORM_BACKWARD_CUH
 
 #include "norm_grad.cuh"
 #include "ptx.cuh"

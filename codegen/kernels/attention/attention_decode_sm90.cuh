@@ -24,9 +24,9 @@
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
 #include "attention_decode.cuh"
+#include "ptx.cuh"
 
 #ifdef TGC_SM90A
-#include "ptx_sm90.cuh"
 
 /* Shared memory: the warps' records (attention_decode.cuh); the records of the cluster's blocks;
  * the mbarrier. */

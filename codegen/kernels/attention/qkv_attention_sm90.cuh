@@ -27,10 +27,10 @@
 #define TGC_QKV_ATTENTION_SM90_CUH
 
 #include "gemv_short.cuh"
+#include "ptx.cuh"
 
 #ifdef TGC_SM90A
 #include "attention_decode.cuh"
-#include "ptx_sm90.cuh"
 
 /* SMEM: the launch's shared memory, to be checked; 0: unchecked. */
 template <int CLUSTER_, int THREADS_, int ROWS_, int SPLIT_, int QUERIES_, int SMEM_ = 0>

@@ -67,7 +67,7 @@ typedef struct F {
         Ref freq;
         int64_t freq_D;
         /* of an epilogue, CUDA: those that `out` makes (EpilogueStores in
-         * kernels/common/tgc.cuh) */
+         * kernels/common/epilogue_protocol.cuh) */
         int stores, read;
         Stored stored[MOST_STORED], from; /* from: what is read of rows, if that is one matrix */
         bool mixed; /* it also reads or writes what is not a vector of 16-bit values */

@@ -9,7 +9,8 @@
  *                 C     const uint16_t *p0 = a->b + 64;  ... bf16_to_float(p0[(col + j)])
  *
  * On CUDA an epilogue's loads are separate from their use, so that they start before the product
- * has ended: struct In holds them (EpilogueReads in kernels/common/tgc.cuh). */
+ * has ended: struct In holds them (EpilogueReads in
+ * kernels/common/epilogue_protocol.cuh). */
 #include "functor.h"
 #include <string.h>
 
@@ -190,7 +191,7 @@ static void collect(F *f, int loop)
 }
 
 /* Are reads of this loop known before the functor's values are?  (EpilogueReads in
- * kernels/common/tgc.cuh) */
+ * kernels/common/epilogue_protocol.cuh) */
 bool f_early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->prologue; }
 
 /* An earlier read of the same pairs. */

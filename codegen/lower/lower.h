@@ -58,7 +58,7 @@ typedef struct Functor {
         Ref result; /* of an epilogue that hands a value back in v; else 0 */
         bool prologue;
         /* an epilogue whose 16-bit results `out` stores: of tiles, by EpilogueStores in
-         * kernels/common/tgc.cuh */
+         * kernels/common/epilogue_protocol.cuh */
         bool puts;
         Type shape; /* of the domain: rows are all but what makes up n */
         int64_t n;  /* columns */
@@ -130,8 +130,8 @@ typedef struct Slot {
 } Slot;
 
 /* An epilogue's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values
- * (EpilogueStores in kernels/common/tgc.cuh), in a matrix of rows of cols elements, ld apart.  ld
- * 0: it does not lie so. */
+ * (EpilogueStores in kernels/common/epilogue_protocol.cuh), in a matrix of rows of cols elements,
+ * ld apart.  ld 0: it does not lie so. */
 typedef struct Stored {
         Slot slot;
         DType dt;

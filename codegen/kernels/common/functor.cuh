@@ -3,6 +3,7 @@
 #define TGC_FUNCTOR_CUH
 
 #include "tgc.cuh"
+#include "epilogue_protocol.cuh" /* Straight, in text of epilogues */
 #include "ptx.cuh"
 
 /* p = v, or p += v if `add`: gradients of several micro-steps, or of several uses of a

@@ -18,7 +18,8 @@
  * `row` counts all leading dimensions flattened, `col` the last one, a multiple of V.  A functor
  * states `static constexpr int MAXV` (1, 2, 4 or 8): the family may use any power of two up to it.
  * MINV is 2 if the functor works on pairs (interleaved rotary), else 1.  A functor is never called
- * outside of rows x cols (but see STORES).  Arithmetic is float32 whatever the storage type.
+ * outside of rows x cols (but see STORES).  Arithmetic is float32 whatever the storage type.  What
+ * else an epilogue may offer, such as early reads: epilogue_protocol.cuh.
  *
  * No floating-point atomics: every sum has one order, so results are bitwise reproducible.
  *
@@ -175,149 +176,6 @@ struct Raw {
                                     (i * (V / N) + j - FIRST) % STRIDE == 0)
                                         v[(i * (V / N) + j - FIRST) / STRIDE] = to_float(u.t[j]);
                 }
-        }
-};
-
-/* Optional epilogue interface: early reads.  Such an epilogue starts its loads before its values
- * are ready:
- *
- *      template <int V> struct In;                             what was read
- *      READS, ROW_READS                                        16-byte reads at V = 8; of rows
- *      get_rows(int row, int col, In<V> &)                     starts the reads that depend on row
- *      get_cols(int col, In<V> &)                              starts the reads that all rows share
- *      (int row, int col, float (&v)[V], const In<V> &)        the rest
- *
- * EpilogueReads works with both kinds. */
-template <class>
-struct Exists {
-        typedef void T;
-};
-
-template <class Epilogue, int V, class = void>
-struct EpilogueReads {
-        static constexpr int N = 0, ROWS = 0;
-        __device__ __forceinline__ void get_rows(const Epilogue &, int, int) {}
-        __device__ __forceinline__ void get_cols(const Epilogue &, int) {}
-        __device__ __forceinline__ void get(const Epilogue &, int, int) {}
-        template <class... Out>
-        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col,
-                                             float (&v)[V], const Out &...out) const
-        {
-                epilogue(row, col, v, out...);
-        }
-};
-
-template <class Epilogue, int V>
-struct EpilogueReads<Epilogue, V, typename Exists<typename Epilogue::template In<V>>::T> {
-        static constexpr int N = Epilogue::READS, ROWS = Epilogue::ROW_READS;
-        typename Epilogue::template In<V> in;
-        __device__ __forceinline__ void get_rows(const Epilogue &epilogue, int row, int col)
-        {
-                epilogue.get_rows(row, col, in);
-        }
-        __device__ __forceinline__ void get_cols(const Epilogue &epilogue, int col)
-        {
-                epilogue.get_cols(col, in);
-        }
-        __device__ __forceinline__ void get(const Epilogue &epilogue, int row, int col)
-        {
-                get_rows(epilogue, row, col);
-                get_cols(epilogue, col);
-        }
-        template <class... Out>
-        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col,
-                                             float (&v)[V], const Out &...out) const
-        {
-                epilogue(row, col, v, in, out...);
-        }
-};
-
-/* Optional epilogue interface: stores through an output object, so that a family can stage them in
- * shared memory.
- *
- *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)
- *              calls out.put<k>(address, values) for k < STORES
- *
- * STORES: number of such stores, of 16-bit values; 0: the epilogue stores by itself.  WIDTHk:
- * values per two neighbouring columns: 2; 1 (one per pair); or 4.  READ: likewise, 16-bit values
- * read from rows (the first member of In) per two columns; 0: none, -1: several arrays.
- *
- * Straight is the Out that stores directly.  An epilogue with STORES and without SUMS may also be
- * called outside of rows x cols; its puts are dropped there, and it makes no reads except by In. */
-struct Straight {
-        template <int K, int V, class T>
-        __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
-        {
-                store<V>(p, v);
-        }
-        template <class Epilogue>
-        __device__ __forceinline__ float of_row(const Epilogue &epilogue, int row) const
-        {
-                return epilogue.get_row(row);
-        }
-        template <int V>
-        __device__ __forceinline__ void sum(const float (&)[V]) const
-        {
-        }
-};
-
-/* Optional epilogue interface: per-row numbers.  With SUMS an epilogue takes a number of its row,
- * get_row(row), by way of out.of_row(*this, row).  With SUMS 1 the values it passes to out.sum(v)
- * are added up over the row's columns in a tile and handed to put_sum(row, tile across, sum).
- * PairEpilogue, whose warps own whole rows of a tile, asks once per tile and sums; Straight asks
- * each time and sums nothing. */
-template <class Epilogue, class = void>
-struct EpilogueSums {
-        static constexpr bool ASKS = false, SUMS = false;
-};
-
-template <int>
-struct Number {
-        typedef void T;
-};
-template <class Epilogue>
-struct EpilogueSums<Epilogue, typename Number<Epilogue::SUMS>::T> {
-        static constexpr bool ASKS = true, SUMS = Epilogue::SUMS;
-};
-
-/* Optional epilogue interface: whole rows.  An epilogue with WholeRows wraps another, `epilogue`,
- * that computes the values v; it then wants whole rows of the tile at once, from families that
- * support it (gemm_norm.cuh). */
-template <class Epilogue, class = void>
-struct EpilogueRows {
-        typedef Epilogue Values;
-        static constexpr bool WHOLE = false;
-        static __device__ __forceinline__ const Values &of_values(const Epilogue &t) { return t; }
-};
-template <class Epilogue>
-struct EpilogueRows<Epilogue, typename Exists<typename Epilogue::WholeRows>::T> {
-        typedef typename Epilogue::WholeRows Values;
-        static constexpr bool WHOLE = true;
-        static __device__ __forceinline__ const Values &of_values(const Epilogue &t)
-        {
-                return t.epilogue;
-        }
-};
-
-template <class Epilogue, class = void>
-struct EpilogueStores {
-        static constexpr int N = 0, READ = 2;
-        static __device__ __forceinline__ constexpr int width(int) { return 2; }
-        static __device__ __forceinline__ constexpr bool pairs() { return false; }
-};
-template <class Epilogue>
-struct EpilogueStores<Epilogue, typename Number<Epilogue::STORES>::T> {
-        static constexpr int N = Epilogue::STORES, READ = Epilogue::READ ? Epilogue::READ : 2;
-        static __device__ __forceinline__ constexpr int width(int k)
-        {
-                return k ? Epilogue::WIDTH1 : Epilogue::WIDTH0;
-        }
-        /* Do two neighbouring columns fill whole 16-byte chunks, in 16 rows of at most 128
-         * columns? */
-        static __device__ __forceinline__ constexpr bool pairs()
-        {
-                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) &&
-                       (!Epilogue::READ || Epilogue::READ == width(0)) && Epilogue::READ >= 0;
         }
 };
 

@@ -11,7 +11,8 @@
  * 1. The warp stores.  A lane stores eight neighbours; four or eight lanes store a line.  A panel
  *    is 16 rows of 128 bytes.  A row holds the results side by side, the first one where the reads
  *    were.  16-byte chunk c is at c ^ (row % 8), against bank conflicts.  The words of a chunk
- *    depend on how many values the store has per two columns (WIDTHk in tgc.cuh):
+ *    depend on how many values the store has per two columns (WIDTHk in
+ *    epilogue_protocol.cuh):
  *
  *      2 values        as in memory
  *      1               two fragments in one chunk: a word is the two values of columns 8 apart
@@ -36,8 +37,8 @@
 #include "epilogue_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* Out objects (tgc.cuh).  PairOut packs the results of two neighbours into one or two words and
- * adds up their sums; PlaceOut only takes the address of store K0. */
+/* Out objects (epilogue_protocol.cuh).  PairOut packs the results of two neighbours into one or two
+ * words and adds up their sums; PlaceOut only takes the address of store K0. */
 struct OfRow {
         float own, sum;
 };

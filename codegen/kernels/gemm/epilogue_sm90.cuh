@@ -19,6 +19,7 @@
 #ifndef TGC_EPILOGUE_SM90_CUH
 #define TGC_EPILOGUE_SM90_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemm.cuh"
 #ifdef TGC_SM90A
 

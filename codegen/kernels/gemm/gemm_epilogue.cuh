@@ -2,6 +2,7 @@
 #ifndef TGC_GEMM_EPILOGUE_CUH
 #define TGC_GEMM_EPILOGUE_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemm_tile.cuh"
 
 /* Lanes DISTANCE apart exchange a run of W columns: the lower lane ends with both lanes' `lo`, the

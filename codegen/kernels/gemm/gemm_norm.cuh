@@ -18,6 +18,7 @@
 #ifndef TGC_GEMM_NORM_CUH
 #define TGC_GEMM_NORM_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemm.cuh"
 #include "row_part.cuh"
 

@@ -15,6 +15,7 @@
 #ifndef TGC_GEMM_TF32_CUH
 #define TGC_GEMM_TF32_CUH
 
+#include "epilogue_protocol.cuh"
 #include "ptx.cuh"
 
 template <int BM_, int BN_, int BK_, int GROUPS_, int STAGES_, int MINB_>

@@ -22,6 +22,7 @@
 #ifndef TGC_GEMV_MMA_CUH
 #define TGC_GEMV_MMA_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemv.cuh"
 
 /* The same numbers as gemv_mma in ../../forms/gemv_shape.h.  K takes STEPS steps of PER chunks per

@@ -15,6 +15,7 @@
 #ifndef TGC_GEMV_NARROW_CUH
 #define TGC_GEMV_NARROW_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemv.cuh"
 
 /* Loads and standardises this lane's part of x.  With NORM_RMS the caller still multiplies y by

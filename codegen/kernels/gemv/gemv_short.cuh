@@ -16,6 +16,7 @@
 #ifndef TGC_GEMV_SHORT_CUH
 #define TGC_GEMV_SHORT_CUH
 
+#include "epilogue_protocol.cuh"
 #include "gemv.cuh"
 
 /* Mean and 1/sqrt(variance + eps) of a row of K elements that SPLIT warps hold in registers, this

@@ -7,6 +7,7 @@
 #ifndef TGC_NORM_CUH
 #define TGC_NORM_CUH
 
+#include "epilogue_protocol.cuh"
 #include "row_part.cuh"
 
 /* Sum of v, or of (v - mean)^2. */

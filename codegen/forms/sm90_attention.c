@@ -347,7 +347,7 @@ bool sm90_attention_backward_short(Build *b, const void *problem)
                 return false;
         Emit *e = b->e;
         const ShortBackwardRow *t = grads_row(e, n);
-        Form *f = form_begin(b, ARCH_SM90A, "attention_short_sm90");
+        Form *f = form_begin(b, ARCH_SM90A, "attention_short_backward_sm90");
         f->threads = 384;
         f->smem = t->smem;
         f->cluster = 1;

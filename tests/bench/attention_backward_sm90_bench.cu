@@ -23,7 +23,7 @@
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
 #include "attention_backward_sm90.cuh"
-#include "attention_short_sm90.cuh"
+#include "attention_short_backward_sm90.cuh"
 #include "functor.cuh"
 
 template <class T>

@@ -58,17 +58,11 @@ struct AttShortSm90 {
                 }
         }
 
-        /* Queries [64m, 64m + 64) of head h of sequence b, which meet N key blocks. */
-        template <int N, class Epilogue>
-        static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h,
-                                                       int T, float *lse, char *smem,
-                                                       const Epilogue &epilogue)
+        /* Requests queries, then each key block, then all values: N + 1 groups of copies. */
+        template <int N>
+        static __device__ __forceinline__ void fetch(const AttIn<E, Att> &in, int m, int b, int h,
+                                                     int T, char *smem)
         {
-                const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
-                const unsigned long long q = Panel::wide(smem), k = Panel::wide(smem + Tile::KEYS),
-                                         v = Panel::tall(smem + Tile::VALUES);
-                float x[N][32], o[D / 2], top[2], sum[2] = { 0.f, 0.f };
-                unsigned p[N][4][4];
                 att_fetch_sm90(smem, in.q, in.sq, b, h, m * 64, T, threadIdx.x);
 #pragma unroll
                 for (int j = 0; j < N; j++) {
@@ -81,15 +75,15 @@ struct AttShortSm90 {
                         att_fetch_sm90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h,
                                        j * 64, T, threadIdx.x);
                 cp_async_commit();
-                scores<N>(x, q, k);
-                wgmma_wait<0>();
-#pragma unroll
-                for (int j = 0; j < N; j++)
-                        wgmma_hold(x[j]);
-                /* Keys after the query, or behind T, are all in the last block.  Maxima use four
-                 * chains per row, exponents both rows at once: with attention_fragment.cuh's order
-                 * ptxas generates other code. */
-                const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
+        }
+
+        /* Masks scores and takes the rows' maxima, in powers of two.  Keys after the query, or
+         * behind T, are all in the last block.  Maxima use four chains per row, exponents both
+         * rows at once: with attention_fragment.cuh's order ptxas generates other code. */
+        template <int N>
+        static __device__ __forceinline__ void mask_and_top(float (&x)[N][32], float (&top)[2],
+                                                            int row, int first, int T)
+        {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                         const int end = (Att::CAUSAL ? row + i * 8 + 1 : T - (N - 1) * 64) - first;
@@ -109,17 +103,46 @@ struct AttShortSm90 {
                         most[0] = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
                         top[i] = quad_max(most[0]) * BASE2;
                 }
+        }
+
+        /* The scores x of a key block become probabilities, and sum gets theirs. */
+        static __device__ __forceinline__ void probabilities(float (&x)[32], const float (&top)[2],
+                                                             float (&sum)[2])
+        {
+                float part[2][2] = {};
+#pragma unroll
+                for (int e = 0; e < 32; e++) {
+                        x[e] = fast_exp2(x[e] * BASE2 - top[e / 2 % 2]);
+                        part[e / 2 % 2][e % 2] += x[e];
+                }
+                sum[0] += part[0][0] + part[0][1];
+                sum[1] += part[1][0] + part[1][1];
+        }
+
+        /* Queries [64m, 64m + 64) of head h of sequence b, which meet N key blocks. */
+        template <int N, class Epilogue>
+        static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h,
+                                                       int T, float *lse, char *smem,
+                                                       const Epilogue &epilogue)
+        {
+                const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
+                const unsigned long long q = Panel::wide(smem), k = Panel::wide(smem + Tile::KEYS),
+                                         v = Panel::tall(smem + Tile::VALUES);
+                float x[N][32], o[D / 2], top[2], sum[2] = { 0.f, 0.f };
+                unsigned p[N][4][4];
+                fetch<N>(in, m, b, h, T, smem);
+                scores<N>(x, q, k);
+                wgmma_wait<0>();
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                        wgmma_hold(x[j]);
+                /* the first row and column of this lane's sums */
+                const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
+                mask_and_top(x, top, row, first, T);
                 arrived<0>();
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                        float part[2][2] = {};
-#pragma unroll
-                        for (int e = 0; e < 32; e++) {
-                                x[j][e] = fast_exp2(x[j][e] * BASE2 - top[e / 2 % 2]);
-                                part[e / 2 % 2][e % 2] += x[j][e];
-                        }
-                        sum[0] += part[0][0] + part[0][1];
-                        sum[1] += part[1][0] + part[1][1];
+                        probabilities(x[j], top, sum);
                         att_pack<E>(p[j], x[j]);
                         wgmma_fence();
 #pragma unroll

@@ -1,5 +1,5 @@
 /* epilogue_tma_sm90.cuh: wrappers of epilogues whose results TMA stores, and whose reads TMA
- * loads; epilogue_pair_sm90.cuh handles both. */
+ * loads; epilogue_pair_boxes_sm90.cuh and epilogue_pair_reads_sm90.cuh handle them. */
 #ifndef TGC_EPILOGUE_TMA_SM90_CUH
 #define TGC_EPILOGUE_TMA_SM90_CUH
 

@@ -56,7 +56,7 @@ static inline GemvChunks gemv_chunks_shape(int M, int K, int threads, int rows)
 
 /* kernels/gemv/gemv_stored.cuh: template arguments of DotTile; ceil(N / cols) blocks. */
 typedef struct GemvStored {
-        int warps, rows, split, rounds, stages, lump;
+        int warps, rows, split, rounds, stages, ksteps;
         int cols, smem;
 } GemvStored;
 
@@ -98,7 +98,7 @@ static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int
         }
         if (steps % 2 == 0 && s.split == 1 && chunk == steps &&
             2 * s.warps * (s.rows * 2 * slot + 16) <= room)
-                slot *= s.lump = 2;
+                slot *= s.ksteps = 2;
         if (row % 16)
                 slot = (slot + 31) / 16 * 16;
         s.stages = room / (s.warps * (s.rows * slot + 16));
@@ -112,7 +112,7 @@ static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int
 /* kernels/gemv/gemv_stored_sm90.cuh: template arguments of BlocksMmaTile; a launch has `blocks`
  * blocks.  blocks 0: the kernel does not serve this problem. */
 typedef struct GemvBlocksMma {
-        int warps, blocks, stages, lump, group;
+        int warps, blocks, stages, ksteps, group;
         int smem;
 } GemvBlocksMma;
 
@@ -137,7 +137,7 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
         if (K % step || K / values * bytes % 16 || part % 16)
                 return none;
         if (part < 1024 && steps % (2 * WARPS) == 0)
-                part *= s.lump = 2;
+                part *= s.ksteps = 2;
         const int slot = ROWS * ((part + 31) / 32 * 32 + 16) + 16,
                   row = K * 2 + K / 16 / units * runs * 8 + FLUSH * WARPS * ROWS * 4 + WARPS * 4,
                   fixed = 16 + 32 * units,
@@ -161,7 +161,7 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
         const long room = two ? 2L * sms : sms, rounds = (slabs + room - 1) / room;
         s.blocks = (int)((slabs + rounds - 1) / rounds);
         /* no more slots than a block fills */
-        const int each = WARPS * s.lump;
+        const int each = WARPS * s.ksteps;
         const long pieces = rounds * ((steps + each - 1) / each), all = pieces < 2 ? 2 : pieces;
         if (s.stages > all) {
                 s.stages = (int)all;

@@ -28,6 +28,7 @@ bool sm90_gemv_stored(Build *b, const void *problem)
                    "gemv_stored_sm90_task<Stored_%s, %d, %lld, %lld, BlocksMmaTile<%d, %d, %d, %d, "
                    "%d>, %s>(%s, tile, smem, prologue, epilogue%s);",
                    storage_name[p->blocks], p->M, (long long)p->N, (long long)p->K, s.warps,
-                   s.blocks, s.stages, s.lump, s.group, norm_text(p->norm), p->operands, p->finish);
+                   s.blocks, s.stages, s.ksteps, s.group, norm_text(p->norm), p->operands,
+                   p->finish);
         return true;
 }

@@ -132,7 +132,7 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, NormKind n
                 build_line(b,
                            "gemv_stored_task<%s, %d, DotTile<%d, %d, %d, %d, %d, %d>, %s>(%s, %s, "
                            "%s, tile, smem, prologue, epilogue%s);",
-                           problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, s.lump,
+                           problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, s.ksteps,
                            norm_text(norm), w->arg, w->ld, eps, finish);
         } else {
                 const GemvChunks s = gemv_chunks_shape(M, (int)K, threads, ROWS);

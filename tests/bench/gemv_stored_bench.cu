@@ -226,7 +226,7 @@ static void run(const char *type, const char *only)
 {
         char name[120];
         snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K,
-                 Tile::WARPS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
+                 Tile::WARPS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::KSTEPS,
                  Tile::EARLY, Tile::BULK ? " bulk" : "");
         race<S>(name, kernel<S, N, K, DIGITS, Tile, MINB>, N, K, Tile::THREADS,
                 (N + Tile::COLS - 1) / Tile::COLS, dot_smem<S, 1, N, K, DIGITS, Tile>(), only);
@@ -237,7 +237,7 @@ static void run_mma(const char *type, const char *only)
 {
         char name[120];
         snprintf(name, sizeof name, "%s %dx%d mma w%d st%d l%d", type, N, K, Tile::WARPS,
-                 Tile::STAGES, Tile::LUMP);
+                 Tile::STAGES, Tile::KSTEPS);
         race<S>(name, mma_kernel<S, N, K, Tile>, N, K, Tile::THREADS, Tile::BLOCKS,
                 blocks_mma_smem<S, 1, K, Tile>(), only);
 }

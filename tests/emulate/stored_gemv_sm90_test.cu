@@ -64,11 +64,11 @@ static void shape_case(const char *type)
         const GemvBlocksMma s = gemv_blocks_mma(S::VALUES, S::BYTES, D::UNITS, D::RUNS, M, N, K,
                                                 132);
         const bool ok = s.warps == Tile::WARPS && s.blocks == Tile::BLOCKS &&
-                        s.stages == Tile::STAGES && s.lump == Tile::LUMP &&
+                        s.stages == Tile::STAGES && s.ksteps == Tile::KSTEPS &&
                         s.group == Tile::GROUP && s.smem >= blocks_mma_smem<S, M, K, Tile>();
         if (!ok)
                 printf("  %s M %d N %d K %d: %d, %d, %d, %d, %d, %d bytes; kernel %d\n", type, M, N,
-                       K, s.warps, s.blocks, s.stages, s.lump, s.group, s.smem,
+                       K, s.warps, s.blocks, s.stages, s.ksteps, s.group, s.smem,
                        blocks_mma_smem<S, M, K, Tile>());
         report(ok, type);
 }

@@ -72,18 +72,18 @@ static void chunks_case(const char *type)
 
 /* What codegen chooses has the shared memory that the kernel takes. */
 template <class S, int M, int N, int K, int DIGITS, int WARPS, int ROWS, int SPLIT, int ROUNDS,
-          int STAGES, int LUMP>
+          int STAGES, int KSTEPS>
 static void shape_case(const char *type)
 {
         const GemvStored s = gemv_stored_shape(S::VALUES, S::BYTES, DotOf<S>::UNITS, DotOf<S>::RUNS,
                                                DIGITS, M, N, K, 132);
-        typedef DotTile<WARPS, ROWS, SPLIT, ROUNDS, STAGES, LUMP> Tile;
+        typedef DotTile<WARPS, ROWS, SPLIT, ROUNDS, STAGES, KSTEPS> Tile;
         const bool ok = s.warps == WARPS && s.rows == ROWS && s.split == SPLIT &&
-                        s.rounds == ROUNDS && s.stages == STAGES && s.lump == LUMP &&
+                        s.rounds == ROUNDS && s.stages == STAGES && s.ksteps == KSTEPS &&
                         s.cols == Tile::COLS && s.smem == dot_smem<S, M, N, K, DIGITS, Tile>();
         if (!ok)
                 printf("  %s M %d N %d K %d: %d, %d, %d, %d, %d, %d, %d bytes; kernel %d\n", type,
-                       M, N, K, s.warps, s.rows, s.split, s.rounds, s.stages, s.lump, s.smem,
+                       M, N, K, s.warps, s.rows, s.split, s.rounds, s.stages, s.ksteps, s.smem,
                        dot_smem<S, M, N, K, DIGITS, Tile>());
         report(ok, type);
 }

@@ -41,7 +41,7 @@ struct BlocksMma {
         typedef typename BlocksTable<D>::Type Table;
         static constexpr int RUN_UNITS = D::UNITS / D::RUNS;
         static constexpr int STEP = 64 * D::UNITS, STEPS = K / STEP; /* values per warp and step */
-        static constexpr int EACH = Tile::WARPS * Tile::LUMP,        /* steps per slot */
+        static constexpr int EACH = Tile::WARPS * Tile::KSTEPS,      /* steps per slot */
                 K_BLOCKS = (STEPS + EACH - 1) / EACH;                /* slots per slab */
         static constexpr int ROW = K / S::VALUES * S::BYTES;
         static constexpr int PART = EACH * STEP / S::VALUES * S::BYTES;
@@ -199,7 +199,7 @@ TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mi
         mine &= !D::HALVES || !(g & 1);
         const unsigned char *const rows = (const unsigned char *)slot + g * B::PITCH;
 #pragma unroll
-        for (int l = 0; l < Tile::LUMP; l++) {
+        for (int l = 0; l < Tile::KSTEPS; l++) {
                 const int step = l * Tile::WARPS + warp, all = s * B::EACH + step, u = step * 4 + t,
                           own = all * 4 + t;
                 if (B::STEPS % B::EACH && all >= B::STEPS)

@@ -12,8 +12,8 @@
  * ...
  *
  * Producer (warp WARPS) copies W into a ring of STAGES slots, one bulk copy per row.  A slot holds
- * 16 rows by LUMP steps of every consumer warp.  Its first copies precede pdl_wait; after its last
- * one the next launch may start.
+ * a K block: 16 rows by KSTEPS steps of every consumer warp.  Its first copies precede pdl_wait;
+ * after its last one the next launch may start.
  *
  * Consumers (WARPS warps):
  * 1. Wait for the previous launch.  Convert GROUP rows of x to fixed point in shared memory.
@@ -44,9 +44,9 @@
 
 /* BLOCKS: blocks of the launch.  Interleaved slabs let all blocks read neighbouring rows of W.
  * GROUP: rows of x per pass over W. */
-template <int WARPS_, int BLOCKS_, int STAGES_, int LUMP_, int GROUP_ = 8>
+template <int WARPS_, int BLOCKS_, int STAGES_, int KSTEPS_, int GROUP_ = 8>
 struct BlocksMmaTile {
-        static constexpr int WARPS = WARPS_, BLOCKS = BLOCKS_, STAGES = STAGES_, LUMP = LUMP_,
+        static constexpr int WARPS = WARPS_, BLOCKS = BLOCKS_, STAGES = STAGES_, KSTEPS = KSTEPS_,
                              GROUP = GROUP_;
         static constexpr int ROWS = 16, FLUSH = 4;
         static constexpr int THREADS = (WARPS + 1) * 32;

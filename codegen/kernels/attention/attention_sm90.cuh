@@ -308,6 +308,127 @@ struct AttForwardSm90 {
                 }
         }
 
+        /* What a lane keeps of its queries, rows `row` and row + 8: scores or probabilities of a
+         * panel, P as wgmma takes it, the softmax's state. */
+        struct Rows {
+                float acc[1][D / 8][4], x[BN / 2], top[2], sum[2], scale[2];
+                unsigned p[BN / 16][4];
+                bool asks[2];
+
+                __device__ __forceinline__ Rows()
+                    : top { -INFINITY, -INFINITY }, sum { 0.f, 0.f }, asks { true, true }
+                {
+                        att_fill(acc, 0.f);
+                }
+                __device__ __forceinline__ float (&o())[D / 2]
+                {
+                        return reinterpret_cast<float(&)[D / 2]>(acc);
+                }
+        };
+
+        /* A group's queries, of one block. */
+        struct Group {
+                const AttBlock &w;
+                const Head &hd;
+                const Begins &begins;
+                unsigned long long q;
+                int g, row;
+                int a, b; /* steps [a, b) have keys for these queries */
+        };
+
+        /* Probabilities of panel j, whose scores x are.  The first panel sets top; a later one
+         * seldom raises it, and then its scores are computed again.  part: this lane's sums.
+         * Returns true if sums so far must be multiplied by scale. */
+        static __device__ __forceinline__ bool softmax(const Group &t, Rows &r, const char *panel,
+                                                       int j, float (&part)[2], bool &here,
+                                                       const Pipeline<Tile> &pipe)
+        {
+                const int n0 = (t.w.n0 + j) * BN;
+                mask(r.x, t.hd, t.begins, t.row, n0);
+                exponents(r.x, r.top, part);
+                here = pipe.is_full();
+                if (!bar_any(8 + t.g, 128, too_large(r.top, part)))
+                        return false;
+                ask(r.top, part, r.asks);
+                wgmma_fence();
+                scores(r.x, t.q, panel);
+                wgmma_wait<0>();
+                wgmma_hold(r.x);
+                wgmma_hold(r.o());
+                mask(r.x, t.hd, t.begins, t.row, n0);
+                const bool raised = raise(r.x, r.top, r.scale, r.asks);
+                exponents(r.x, r.top, part);
+                return raised;
+        }
+
+        /* Step j: issues S(j) = q K(j) if SCORES, o += P(j-1) V(j-1) if VALUES; the softmax of S(j)
+         * overlaps with the latter.  The first step has no P yet, the last no K. */
+        template <bool SCORES, bool VALUES>
+        static __device__ __forceinline__ void step(Pipeline<Tile> &pipe, const Group &t, Rows &r,
+                                                    int j)
+        {
+                pingpong_begin(t.g);
+                if (!SCORES && t.b < t.w.n)
+                        skip(pipe);
+                const int at = pipe.stage;
+                const char *const panel = pipe.a();
+                if constexpr (SCORES) {
+                        if (!VALUES)
+                                pipe.wait_full(); /* else the step before waited */
+                        wgmma_fence();
+                        scores(r.x, t.q, panel);
+                        if (!VALUES)
+                                pingpong_end(t.g);
+                        pipe.next();
+                        if (!VALUES && t.a > 0)
+                                skip(pipe);
+                }
+                const int at_v = pipe.stage;
+                if constexpr (VALUES) {
+                        pipe.wait_full();
+                        if (!SCORES && Att::COUNTED && (t.w.n0 + j) * BN > t.hd.S)
+                                clear(pipe.a(), t.hd.S - (t.w.n0 + j - 1) * BN, t.g);
+                        wgmma_fence();
+                        values(r.o(), r.p, pipe);
+                        if (SCORES)
+                                pipe.next();
+                        pingpong_end(t.g);
+                        if (!SCORES)
+                                pipe.next();
+                }
+                bool raised = false, here = false;
+                if constexpr (SCORES) {
+                        wgmma_wait<VALUES>();
+                        wgmma_hold(r.x);
+                        if constexpr (VALUES) {
+                                float part[2];
+                                raised = softmax(t, r, panel, j, part, here, pipe);
+                                read(pipe.empty(at));
+                                if (raised)
+                                        r.sum[0] *= r.scale[0], r.sum[1] *= r.scale[1];
+                                r.sum[0] += part[0], r.sum[1] += part[1];
+                                if (!here)
+                                        pipe.wait_full();
+                        } else {
+                                read(pipe.empty(at));
+                                mask(r.x, t.hd, t.begins, t.row, (t.w.n0 + j) * BN);
+                                raise(r.x, r.top, r.scale, r.asks);
+                                exponents(r.x, r.top, r.sum);
+                        }
+                }
+                if constexpr (VALUES) {
+                        wgmma_wait<0>();
+                        wgmma_hold(r.o());
+                        read(pipe.empty(at_v));
+                        if (raised)
+                                att_scale_rows(r.o(), r.scale);
+                }
+                if constexpr (SCORES)
+                        att_pack<E>(r.p, r.x);
+                if constexpr (SCORES && !VALUES)
+                        pipe.wait_full();
+        }
+
         template <class Epilogue>
         static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem,
                                                        const Epilogue &epilogue)
@@ -325,109 +446,25 @@ struct AttForwardSm90 {
                         const Head hd = work.head(w);
                         const int t0 = w.m0 + g * 64, w0 = t0 + warp * 16, row = w0 + lane / 4;
                         const Begins begins(hd, row);
-                        /* steps [a, b) have keys for this group's queries */
                         const int a = t0 < 0 ? 0 : hd.first_key(t0) / BN - w.n0;
                         const int b = t0 < 0 ? 0 : (hd.end_key(t0 + 64) + BN - 1) / BN - w.n0;
-                        float acc[1][D / 8][4], x[BN / 2], top[2] = { -INFINITY, -INFINITY },
-                                                           sum[2] = { 0.f, 0.f };
-                        float(&o)[D / 2] = reinterpret_cast<float(&)[D / 2]>(acc);
-                        unsigned p[BN / 16][4];
-                        float scale[2];
-                        bool asks[2] = { true, true };
-                        int j = 0;
-
-                        att_fill(acc, 0.f);
+                        Rows r;
                         const unsigned long long q = q0 +
                                                      (unsigned long long)(i % 2 *
                                                                           (GROUPS * Tile::Q / 16));
+                        const Group t = { w, hd, begins, q, g, row, a, b };
                         Mbar *const done = was_read(smem, i % 2 * GROUPS + g);
                         pipeline_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
+                        int j = 0;
                         /* panels before this group's first keys */
                         for (; j < a; j++)
                                 skip_step(pipe, g, j, w.n);
                         if (a < b) {
-                                /* first panel: S and softmax, no P V yet */
-                                int at = pipe.stage;
-                                pingpong_begin(g);
-                                pipe.wait_full();
-                                wgmma_fence();
-                                scores(x, q, pipe.a());
-                                pingpong_end(g);
-                                pipe.next();
-                                if (a > 0)
-                                        skip(pipe);
-                                wgmma_wait<0>();
-                                wgmma_hold(x);
-                                read(pipe.empty(at));
-                                mask(x, hd, begins, row, (w.n0 + a) * BN);
-                                raise(x, top, scale, asks);
-                                exponents(x, top, sum);
-                                att_pack<E>(p, x);
-                                pipe.wait_full();
-                                /* S(j) and P(j-1) V(j-1) are issued together; the softmax of S(j)
-                                 * overlaps with the latter */
-                                for (j = a + 1; j < b; j++) {
-                                        at = pipe.stage;
-                                        const char *const panel = pipe.a();
-                                        float part[2];
-                                        pingpong_begin(g);
-                                        wgmma_fence();
-                                        scores(x, q, panel);
-                                        pipe.next();
-                                        const int at_v = pipe.stage;
-                                        pipe.wait_full();
-                                        wgmma_fence();
-                                        values(o, p, pipe);
-                                        pipe.next();
-                                        pingpong_end(g);
-                                        wgmma_wait<1>();
-                                        wgmma_hold(x);
-                                        mask(x, hd, begins, row, (w.n0 + j) * BN);
-                                        exponents(x, top, part);
-                                        const bool here = pipe.is_full();
-                                        bool raised = false;
-                                        if (bar_any(8 + g, 128, too_large(top, part))) {
-                                                /* rare: top was too low for panel j; compute S(j)
-                                                 * again and raise top */
-                                                ask(top, part, asks);
-                                                wgmma_fence();
-                                                scores(x, q, panel);
-                                                wgmma_wait<0>();
-                                                wgmma_hold(x);
-                                                wgmma_hold(o);
-                                                mask(x, hd, begins, row, (w.n0 + j) * BN);
-                                                raised = raise(x, top, scale, asks);
-                                                exponents(x, top, part);
-                                        }
-                                        read(pipe.empty(at));
-                                        if (raised)
-                                                sum[0] *= scale[0], sum[1] *= scale[1];
-                                        sum[0] += part[0], sum[1] += part[1];
-                                        if (!here)
-                                                pipe.wait_full();
-                                        wgmma_wait<0>();
-                                        wgmma_hold(o);
-                                        read(pipe.empty(at_v));
-                                        if (raised)
-                                                att_scale_rows(o, scale);
-                                        att_pack<E>(p, x);
-                                }
-                                /* the last P V */
+                                step<true, false>(pipe, t, r, a);
+                                for (j = a + 1; j < b; j++)
+                                        step<true, true>(pipe, t, r, j);
                                 read(done);
-                                pingpong_begin(g);
-                                if (b < w.n)
-                                        skip(pipe);
-                                at = pipe.stage;
-                                pipe.wait_full();
-                                if (Att::COUNTED && (w.n0 + b) * BN > hd.S)
-                                        clear(pipe.a(), hd.S - (w.n0 + b - 1) * BN, g);
-                                wgmma_fence();
-                                values(o, p, pipe);
-                                pingpong_end(g);
-                                pipe.next();
-                                wgmma_wait<0>();
-                                wgmma_hold(o);
-                                read(pipe.empty(at));
+                                step<false, true>(pipe, t, r, b);
                                 j = b + 1;
                         } else {
                                 read(done);
@@ -436,7 +473,7 @@ struct AttForwardSm90 {
                         for (; j <= w.n; j++)
                                 skip_step(pipe, g, j, w.n);
                         if (t0 >= 0)
-                                finish(acc, top, sum, hd, lse, w, w0, work.T, epilogue);
+                                finish(r.acc, r.top, r.sum, hd, lse, w, w0, work.T, epilogue);
                 }
                 if (Tile::TURNS && g == 0)
                         bar_sync(1, 256);

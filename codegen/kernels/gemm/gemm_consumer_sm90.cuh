@@ -55,24 +55,59 @@ TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned lo
         pipe.next();
 }
 
-/* K-steps [k0, k1); after `lead` of them the other consumer may start. */
-template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0,
-                         unsigned long long ones, float (&acc)[MI][Tile::BN / 8][4],
-                         float (&sums)[MI][4], int k0, int k1, int lane, int lead,
-                         const WordsOfA<MI> &words)
-{
-        if constexpr (by_words<T, TRANS_A>()) {
-                words_steps<SUM, T>(pipe, words, b0, acc, sums, k0, k1, lane, lead);
-        } else {
+/* Operands of a warpgroup's mainloop: in shared memory, or A in registers (by_words). */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
+struct Mainloop {
+        typedef float Acc[MI][Tile::BN / 8][4];
+        unsigned long long a0, b0, ones; /* descriptors of stage 0; of the matrix of ones */
+        int lane;
+        const WordsOfA<MI> &words;
+
+        /* K-steps [k0, k1) of a tile; after `lead` of all the other consumer may start. */
+        template <bool SUM>
+        __device__ __forceinline__ void steps(Pipeline<Tile> &pipe, Acc &acc, float (&sums)[MI][4],
+                                              int k0, int k1, int lead) const
+        {
+                if constexpr (by_words<T, TRANS_A>()) {
+                        words_steps<SUM, T>(pipe, words, b0, acc, sums, k0, k1, lane, lead);
+                } else {
 #pragma unroll 1 /* unrolled last steps would take half of ptxas's time */
-                for (int k = k0; k < k1; k++) {
-                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k,
-                                                                   k0, lane);
-                        if (Tile::LEAD > 0 && k == lead - 1)
-                                bar_arrive(1, 256);
+                        for (int k = k0; k < k1; k++) {
+                                wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc,
+                                                                           sums, k, k0, lane);
+                                if (Tile::LEAD > 0 && k == lead - 1)
+                                        bar_arrive(1, 256);
+                        }
                 }
         }
+};
+
+/* A piece without K-steps. */
+template <int MI, int NI>
+TGC_DEV void zero_sums(float (&acc)[MI][NI][4])
+{
+#pragma unroll
+        for (int m = 0; m < MI * NI * 4; m++)
+                acc[m / (NI * 4)][m / 4 % NI][m % 4] = 0.f;
+}
+
+/* RowSums: stores a warp's sums, of rows row0 + 64 m + (0 .. 15); zeros if it has none.  All
+ * columns are equal: those of the quad's first lane are taken.  BY_WORDS: each lane of the quad has
+ * a part of K. */
+template <bool BY_WORDS, int MI>
+TGC_DEV void put_row_sums(float *to, float (&sums)[MI][4], int row0, int M, bool some, int lane)
+{
+#pragma unroll
+        for (int m = 0; m < MI; m++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                        const int row = row0 + m * 64 + h * 8 + lane / 4;
+                        wgmma_hold(sums[m]);
+                        if (BY_WORDS)
+                                sums[m][2 * h] = quad_sum(sums[m][2 * h]);
+                        if (lane % 4 == 0 && row < M)
+                                to[row] = some ? sums[m][2 * h] : 0.f;
+                }
 }
 
 /* ---- epilogues ------------------------------------------------------------------------ */
@@ -194,7 +229,8 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
         const unsigned long long ones = wgmma_desc(pipe.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
         typename Work::Part p, next;
-        WordsOfA<MI> words(row0, lane);
+        const WordsOfA<MI> words(row0, lane);
+        const Mainloop<T, Tile, TRANS_A, TRANS_B, MI> mainloop = { a0, b0, ones, lane, words };
 
         for (int i = 0; work.get(i, p); i++) {
                 /* ping-pong: the other consumer's piece */
@@ -231,34 +267,28 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                 float sums[MI][4];
                 int k = 0, k0 = 0;
                 if constexpr (Sums::ON) {
+                        /* [k0, k) also sum A's rows.  The steps before and after share one copy of
+                         * the code: ptxas spends most of its time on steps. */
                         k0 = steps * at / across, k = steps * (at + 1) / across;
                         if constexpr (by_words<T, TRANS_A>()) {
 #pragma unroll
                                 for (int m = 0; m < MI; m++)
                                         sums[m][0] = sums[m][2] = 0.f;
                         }
-                        /* The steps before and after the SUM steps share one copy of the code:
-                         * ptxas spends most of its time on steps. */
 #pragma unroll 1
                         for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
-                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones,
-                                                                              acc, sums, from, to,
-                                                                              lane, lead, words);
+                                mainloop.template steps<false>(pipe, acc, sums, from, to, lead);
                                 if (round)
                                         break;
-                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones,
-                                                                             acc, sums, k0, k, lane,
-                                                                             lead, words);
+                                mainloop.template steps<true>(pipe, acc, sums, k0, k, lead);
                         }
                 } else {
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums,
-                                                                      0, early, lane, lead, words);
+                        mainloop.template steps<false>(pipe, acc, sums, 0, early, lead);
                 }
                 if constexpr (ends.READS_AHEAD) {
                         ends.start();
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums,
-                                                                      k > early ? k : early, steps,
-                                                                      lane, lead, words);
+                        mainloop.template steps<false>(pipe, acc, sums, k > early ? k : early,
+                                                       steps, lead);
                 }
                 /* ping-pong: pass the turn */
                 if (more)
@@ -272,31 +302,13 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                 if (Work::EMPTY && steps == 0) {
                         if (Tile::LEAD > 0 && i == 0 && consumer == 0)
                                 bar_arrive(1, 256);
-#pragma unroll
-                        for (int m = 0; m < MI * Tile::BN / 2; m++)
-                                acc[m / (Tile::BN / 2)][m / 4 % (Tile::BN / 8)][m % 4] = 0.f;
+                        zero_sums(acc);
                 }
-                /* all columns are equal: take those of the quad's first lane */
-                if constexpr (Sums::ON) {
-                        float *to = rows.parts + (long)(p.split * across + at) * M;
-#pragma unroll
-                        for (int m = 0; m < MI; m++)
-#pragma unroll
-                                for (int h = 0; h < 2; h++) {
-                                        const int row = p.m + row0 + m * 64 + h * 8 + lane / 4;
-                                        wgmma_hold(sums[m]);
-                                        if (by_words<T, TRANS_A>()) {
-                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu,
-                                                                                  sums[m][2 * h],
-                                                                                  1);
-                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu,
-                                                                                  sums[m][2 * h],
-                                                                                  2);
-                                        }
-                                        if (lane % 4 == 0 && row < M)
-                                                to[row] = k > k0 ? sums[m][2 * h] : 0.f;
-                                }
-                }
+                if constexpr (Sums::ON)
+                        put_row_sums<by_words<T, TRANS_A>()>(rows.parts +
+                                                                     (long)(p.split * across + at) *
+                                                                             M,
+                                                             sums, p.m + row0, M, k > k0, lane);
                 ends.run(acc);
         }
 }

@@ -87,13 +87,13 @@ TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
                                       __shfl_sync(0xffffffffu, consumer, 0) * MI *
                                               desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
-        WordsOfA<MI> words(row0, lane);
+        const WordsOfA<MI> words(row0, lane);
+        const Mainloop<T, Tile, TRANS_A, TRANS_B, MI> mainloop = { a0, b0, 0, lane, words };
         float acc[MI][Tile::BN / 8][4], own[MI][J][4], none[MI][4];
         Piece p;
         int tile;
         work.get(0, p, tile);
-        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0,
-                                                      lane, 0, words);
+        mainloop.template steps<false>(pipe, acc, none, 0, p.kt1 - p.kt0, 0);
         wgmma_wait<0>();
 #pragma unroll
         for (int m = 0; m < MI; m++)

@@ -8,6 +8,7 @@
  *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
  *      x_row                a row of x in vectors of 8, for kernels that quantise it
  *      gemv_begin, rms_scale    zeroes sums and moments; RMSNorm's scale at the end
+ *      put_squares              a warp's sums of squares to shared memory
  *      gemv_keep            one block stores the standardised row
  *      Bytes, PlainRows, batch_get      vectors of W in registers */
 #ifndef TGC_GEMV_PROLOGUE_CUH
@@ -324,6 +325,18 @@ TGC_DEV void rms_scale(float (&scale)[M], const float (&square)[M], float eps, f
 #pragma unroll
         for (int m = 0; m < M; m++)
                 scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
+}
+
+/* red[m * WARPS + warp] = the warp's sum of squares of row m, from those of its lanes. */
+template <int M, int WARPS>
+TGC_DEV void put_squares(float *red, float (&square)[M], int warp, int lane)
+{
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+                square[m] = warp_sum(square[m]);
+                if (lane == 0)
+                        red[m * WARPS + warp] = square[m];
+        }
 }
 
 /* Standardises the row again and passes it to keep, in one block.  smem: 32 floats. */

@@ -183,18 +183,7 @@ struct DotStream {
         }
 };
 
-/* RMSNorm: the warps' sums of squares to red, and from there to scale, with a barrier between the
- * two. */
-template <int M, int WARPS>
-TGC_DEV void dot_put_squares(float *red, float (&square)[M], int warp, int lane)
-{
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-                square[m] = warp_sum(square[m]);
-                if (lane == 0)
-                        red[m * WARPS + warp] = square[m];
-        }
-}
+/* RMSNorm: scale, from the warps' sums of squares. */
 template <int M, int K, int WARPS>
 TGC_DEV void dot_get_scales(float (&scale)[M], const float *red, float eps, int lane)
 {
@@ -222,7 +211,7 @@ TGC_DEV void dot_x_ready(char *x, float *red, int k0, float eps, float (&square)
                 dot_x_fill<X, M, K, DIGITS, THREADS, NORM>(x, 0, k0, square, prologue, gain);
         }
         if (last)
-                dot_put_squares<M, Tile::WARPS>(red, square, warp, lane);
+                put_squares<M, Tile::WARPS>(red, square, warp, lane);
         __syncthreads();
         if (last)
                 dot_get_scales<M, K, Tile::WARPS>(scale, red, eps, lane);

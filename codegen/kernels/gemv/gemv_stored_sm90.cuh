@@ -157,18 +157,6 @@ TGC_DEV void blocks_produce(const unsigned char *w, long ldw, int tile, int slab
 
 /* ---- consumers ---------------------------------------------------------------- */
 
-/* RMSNorm: this warp's sums of squares, from those of its lanes. */
-template <int G, int WARPS>
-TGC_DEV void blocks_put_squares(float *red, float (&square)[G], int warp, int lane)
-{
-#pragma unroll
-        for (int m = 0; m < G; m++) {
-                square[m] = warp_sum(square[m]);
-                if (lane == 0)
-                        red[m * WARPS + warp] = square[m];
-        }
-}
-
 /* acc = this warp's steps of a slab, slot by slot. */
 template <class B, class S, class Tile, int G>
 TGC_DEV void blocks_slab(float (&acc)[2][G], const BlocksMmaSmem<B, Tile, G> &s,
@@ -231,7 +219,7 @@ TGC_DEV void blocks_consume(float eps, int tile, int slabs, int warp, int lane,
                 /* 1. x to fixed point */
                 blocks_x_fill<B, M, G, K, THREADS, NORM>(s.x, row0, square, prologue, gain);
                 if (NORM == NORM_RMS)
-                        blocks_put_squares<G, WARPS>(s.red, square, warp, lane);
+                        put_squares<G, WARPS>(s.red, square, warp, lane);
                 bar_sync(ALL, THREADS);
                 const typename B::Table table = BlocksTable<typename B::D>::of(G == 1 ? s.zero
                                                                                       : NULL);

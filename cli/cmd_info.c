@@ -178,22 +178,44 @@ static int print_model(const Args *a, const LoadHow *how, cJSON *o, Err *e)
         return code;
 }
 
+/* A GGUF file of another kind (an importance matrix, an adapter) becomes no model, so nothing that
+ * would change the model has an effect. */
+static int check_no_model(const Args *a, const char *type, Err *e)
+{
+        for (int i = 0; i < N_OPTIONS; i++)
+                if (opt_set(a, (OptionId)i) && !strcmp(option_info[i].group, "Model"))
+                        return err_set(e, TGC_USAGE,
+                                       "info: --%s has no effect: %s is no model, its general.type "
+                                       "is '%s'",
+                                       option_info[i].name, a->pos[0], type);
+        return TGC_OK;
+}
+
+static int print_all(const Args *a, cJSON *o, Err *e)
+{
+        char path[4400], type[GGUF_MOST_TYPE] = "";
+        ModelKind kind;
+        int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
+        const bool gguf = !code && kind == MODEL_GGUF;
+        if (gguf)
+                code = gguf_print(path, o, type, e);
+        if (!code && *type)
+                return check_no_model(a, type, e);
+        if (gguf && !code && !o)
+                print("\nas a model:\n");
+        return code ? code
+                    : print_model(a,
+                                  &(LoadHow) { .any_weights = true,
+                                               .no_weights = gguf && !opt_str(a, O_WEIGHTS) },
+                                  o, e);
+}
+
 /* Of a GGUF file first what is in it, which can be said of models that tgc does not know too. */
 int cmd_info(const Args *a, Err *e)
 {
-        char path[4400];
-        ModelKind kind;
         cJSON *o = opt_flag(a, O_JSON) ? cJSON_CreateObject() : NULL;
-        int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
-        const bool gguf = !code && kind == MODEL_GGUF;
-        if (gguf && !(code = gguf_print(path, o, e)) && !o)
-                print("\nas a model:\n");
-        if (!code &&
-            !(code = print_model(a,
-                                 &(LoadHow) { .any_weights = true,
-                                              .no_weights = gguf && !opt_str(a, O_WEIGHTS) },
-                                 o, e)) &&
-            o) {
+        int code = print_all(a, o, e);
+        if (!code && o) {
                 code = json_print(o, e);
                 o = NULL;
         }

@@ -95,16 +95,21 @@ static int fill_json(const Gguf *g, cJSON *o, Err *e)
         return TGC_OK;
 }
 
-int gguf_print(const char *path, cJSON *o, Err *e)
+int gguf_print(const char *path, cJSON *o, char type[GGUF_MOST_TYPE], Err *e)
 {
         Gguf *g;
+        size_t n;
         int code = gguf_open(&g, path, e);
+        *type = 0;
         if (code)
                 return code;
         if (o)
                 code = fill_json(g, o, e);
         else
                 print_table(g);
+        const char *word = gguf_string(gguf_find(g, "general.type"), &n);
+        if (word && !(n == 5 && !memcmp(word, "model", 5)))
+                snprintf(type, GGUF_MOST_TYPE, "%.*s", n < 64 ? (int)n : 64, word);
         gguf_free(g);
         return code;
 }

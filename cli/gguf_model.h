@@ -30,8 +30,10 @@ int gguf_chat(ChatSource *s, const char *path, Err *e);
  * which files do not say and what embeds with them does. */
 int gguf_sentence(Sentence *s, const char *path, Err *e);
 
-/* gguf_info.c: metadata and tensors, as a table or in `o`. */
+/* gguf_info.c: metadata and tensors, as a table or in `o`.
+ * type: general.type of a file that is no model (imatrix, adapter, mmproj), else "". */
 struct cJSON;
-int gguf_print(const char *path, struct cJSON *o, Err *e);
+enum { GGUF_MOST_TYPE = 80 };
+int gguf_print(const char *path, struct cJSON *o, char type[GGUF_MOST_TYPE], Err *e);
 
 #endif

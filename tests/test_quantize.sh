@@ -106,6 +106,8 @@ cp -r "$f" speaks && cp "$top/examples/shakespeare/tokenizer.json" speaks
 for i in 1 2 3 4; do echo "Before we proceed any further, hear me speak."; done > text
 p=$(tgc 0 'means of' imatrix "$g/kinds.gguf" --ids ids --window 16 -o im.gguf --device cpu)
 if grep -q 'no C compiler' err; then p=; else
+        [ "$p" ] || p=$(tgc 0 '' info im.gguf)
+        [ "$p" ] || grep -q 'general.type .* imatrix' out || p='info prints no general.type'
         [ "$p" ] || p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q3_k_m --imatrix im.gguf -o a.gguf)
         [ "$p" ] || p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q3_k_m -o b.gguf)
         [ "$p" ] || ! cmp -s a.gguf b.gguf || p="importance changes nothing"

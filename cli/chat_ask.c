@@ -237,6 +237,8 @@ int messages_read(const Args *a, char **text, size_t *n, Err *e)
                                 "%s: want a list of messages, or an object with \"messages\" and "
                                 "optionally \"tools\"",
                                 name);
+                else if ((code = json_only(root, "messages tools documents", "a conversation", e)))
+                        ; /* said */
                 else if (opt_str(a, O_SYSTEM))
                         code = add_system(name, root, opt_str(a, O_SYSTEM), text, n, e);
                 json_close(&in);

@@ -267,6 +267,9 @@ int plan_add_target(Plan *p, const char *target, Err *e); /* cpu, sm_XX: compile
 int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids,
               Err *e);
 int read_stdin(char **text, size_t *n, Err *e);
+/* Leaves out a byte order mark that begins a text of n bytes, and says so of `from`; returns what
+ * is left of n.  talk may be NULL. */
+size_t drop_mark(char *text, size_t n, const char *from, const Progress *talk);
 
 /* ---- commands ---- */
 #define COMMAND(id, name, ...) int cmd_##name(const Args *a, Err *e);

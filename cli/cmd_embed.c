@@ -63,14 +63,16 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
         size_t k;
         if (text[strspn(text, " \t")] != '{')
                 return add(t, text, n, from, e);
-        int code = json_open(&in, &o, text, n, from, false, e);
+        int code = json_open_line(&in, &o, text, n, from, false, e);
         if (code)
                 return code;
         const char *said = json_type(json_get(o, "prompt")) == '"'
                                    ? json_string(json_get(o, "prompt"), &b, &k)
                                    : NULL;
-        code = said ? add(t, said, k, from, e)
-                    : err_set(e, TGC_BAD_FILE, "%s: the object has no `prompt`, a text", from);
+        if (!(code = json_only(o, "prompt", "a text to embed", e)))
+                code = said ? add(t, said, k, from, e)
+                            : err_set(e, TGC_BAD_FILE, "%s: the object has no `prompt`, a text",
+                                      from);
         json_buf_free(&b);
         json_close(&in);
         return code;
@@ -82,15 +84,17 @@ static int add_lines(Texts *t, const char *file, Err *e)
         return code || t->n ? code : err_set(e, TGC_BAD_FILE, "%s: no texts", file);
 }
 
-static int add_file(Texts *t, const char *file, Err *e)
+static int add_file(Texts *t, const Args *a, const char *file, Err *e)
 {
         const bool piped = !strcmp(file, "-");
+        const Progress talk = progress_new(a);
         char *text;
         size_t n;
         int code = piped ? read_stdin(&text, &n, e)
                          : file_read_text(file, TOK_MAX_TEXT, &text, &n, e);
         if (code)
                 return code;
+        n = drop_mark(text, n, piped ? "standard input" : file, &talk);
         if (n > 1 && text[n - 1] == '\n') /* an editor's, which nobody means */
                 n -= 1 + (n > 2 && text[n - 2] == '\r');
         code = add(t, text, n, piped ? "standard input" : file, e);
@@ -109,7 +113,7 @@ static int read_texts(Texts *t, const Args *a, Err *e)
                 return add_lines(t, lines, e);
         for (int i = 0; i < p->n && !code; i++)
                 code = add(t, p->list[i], strlen(p->list[i]), "--prompt", e);
-        return p->n ? code : add_file(t, file ? file : "-", e);
+        return p->n ? code : add_file(t, a, file ? file : "-", e);
 }
 
 /* ---- output ---- */

@@ -112,8 +112,8 @@ static int add_ids(Continuations *c, Json prompt, Json more, int vocab, int ctx,
                    Err *e)
 {
         int *a = NULL, *b = NULL, n = 0, m = 0, code;
-        if ((code = ids_of_list(prompt, "prompt_ids", vocab, where, &a, &n, e)) ||
-            (code = ids_of_list(more, "continuation_ids", vocab, where, &b, &m, e))) {
+        if ((code = ids_of_list(prompt, "prompt_ids", vocab, &a, &n, e)) ||
+            (code = ids_of_list(more, "continuation_ids", vocab, &b, &m, e))) {
                 free(a);
                 return code;
         }
@@ -170,12 +170,15 @@ static int add_line(Continuations *c, const char *line, size_t n, const char *wh
         Json o;
         char *both;
         size_t at = 0, all = 0;
-        int code = json_open(&in, &o, line, n, where, false, e);
+        int code = json_open_line(&in, &o, line, n, where, false, e);
         if (code)
                 return code;
         const Json prompt = json_get(o, "prompt"), more = json_get(o, "continuation"),
                    ids = json_get(o, "prompt_ids"), more_ids = json_get(o, "continuation_ids");
-        if (json_type(ids) == '[' && json_type(more_ids) == '[' && !prompt.at && !more.at) {
+        if ((code = json_only(o, "prompt continuation prompt_ids continuation_ids", "a request",
+                              e))) {
+                /* said */
+        } else if (json_type(ids) == '[' && json_type(more_ids) == '[' && !prompt.at && !more.at) {
                 code = add_ids(c, ids, more_ids, vocab, ctx, where, e);
         } else if (json_type(prompt) != '"' || json_type(more) != '"' || ids.at || more_ids.at) {
                 code = err_set(

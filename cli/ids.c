@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/file.h"
 #include "prompts.h"
 
 enum { MAX_INPUT = 1 << 30 };
@@ -19,33 +20,47 @@ static int grow(int **ids, int n, int *cap, const char *name, Err *e)
         return TGC_OK;
 }
 
+/* NAME:LINE:COLUMN of a byte. */
+static const char *place_of(const char *text, size_t at, const char *name, char out[400])
+{
+        size_t line = 1, col = 1;
+        for (size_t i = 0; i < at; i++) {
+                line += text[i] == '\n';
+                col = text[i] == '\n' ? 1 : col + 1;
+        }
+        snprintf(out, 400, "%.340s:%zu:%zu", name, line, col);
+        return out;
+}
+
 int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids,
               Err *e)
 {
+        char place[400];
         int cap = 0, code = TGC_OK;
         *ids = NULL;
         *n_ids = 0;
-        for (size_t i = 0; i < n && !code;) {
+        for (size_t i = text_mark(text, n); i < n && !code;) {
                 bool minus = text[i] == '-' && i + 1 < n && isdigit((unsigned char)text[i + 1]);
                 if (!minus && !isdigit((unsigned char)text[i])) {
                         if (isalpha((unsigned char)text[i]) || text[i] == '.')
                                 code = err_set(e, TGC_BAD_FILE,
-                                               "%s: byte %zu: '%c' is not allowed in a list of "
-                                               "ids",
-                                               name, i, text[i]);
+                                               "%s: '%c' is not allowed in a list of ids",
+                                               place_of(text, i, name, place), text[i]);
                         i++;
                         continue;
                 }
                 long long v = 0;
-                size_t at = i += minus;
+                const size_t at = i;
+                i += minus;
                 while (i < n && isdigit((unsigned char)text[i])) {
                         v = v < 1 << 30 ? v * 10 + (text[i] - '0') : v;
                         i++;
                 }
                 if (minus || v >= vocab)
                         code = err_set(e, TGC_BAD_FILE,
-                                       "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d",
-                                       name, at, minus ? "-" : "", v, vocab - 1);
+                                       "%s: id %s%lld is outside the vocabulary, 0 to %d",
+                                       place_of(text, at, name, place), minus ? "-" : "", v,
+                                       vocab - 1);
                 else if (!(code = grow(ids, *n_ids, &cap, name, e)))
                         (*ids)[(*n_ids)++] = (int)v;
         }
@@ -59,8 +74,9 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
         return code;
 }
 
-int ids_of_list(Json ids, const char *key, int vocab, const char *from, int **out, int *n, Err *e)
+int ids_of_list(Json ids, const char *key, int vocab, int **out, int *n, Err *e)
 {
+        char place[JSON_MOST_PLACE];
         int k = 0, *list = malloc(json_count(ids) * sizeof *list + 1);
         if (!list)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %zu ids", json_count(ids));
@@ -69,8 +85,8 @@ int ids_of_list(Json ids, const char *key, int vocab, const char *from, int **ou
                 if (!(v >= 0 && v < vocab && v == (int)v)) {
                         free(list);
                         return err_set(e, TGC_BAD_FILE,
-                                       "%s: %s[%d] is no token of a vocabulary of %d", from, key, k,
-                                       vocab);
+                                       "%s: %s[%d] is no token of a vocabulary of %d",
+                                       json_place(x.value, place), key, k, vocab);
                 }
                 list[k] = (int)v;
         }
@@ -108,4 +124,15 @@ int read_stdin(char **text, size_t *n, Err *e)
                 return err_set(e, TGC_IO, "standard input: %s", strerror(errno));
         }
         return TGC_OK;
+}
+
+size_t drop_mark(char *text, size_t n, const char *from, const Progress *talk)
+{
+        const size_t mark = text_mark(text, n);
+        if (!mark)
+                return n;
+        memmove(text, text + mark, n - mark + 1); /* with the NUL behind it */
+        if (talk)
+                say(talk, "%s: begins with a byte order mark (U+FEFF), which is left out\n", from);
+        return n - mark;
 }

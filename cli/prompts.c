@@ -97,8 +97,10 @@ static int read_file(Prompts *p, const Args *a, const Tokenizer *tok, const char
         size_t n = 0;
         int code = piped ? read_piped(a, &text, &n, e)
                          : file_read_text(file, TOK_MAX_TEXT, &text, &n, e);
+        const Progress talk = progress_new(a);
         if (code)
                 return code;
+        n = drop_mark(text, n, piped ? "standard input" : file, &talk);
         drop_newline(text, &n);
         code = !file && !n ? add_none(p, tok, e)
                            : add_text(p, tok, text, n, piped ? "standard input" : file, e);
@@ -179,10 +181,12 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
                 return tok ? add_text(p, tok, text, n, from, e)
                            : err_set(e, TGC_USAGE, "%s: a text, and the model has no tokenizer",
                                      from);
-        if ((code = json_open(&in, &o, text, n, from, false, e)))
+        if ((code = json_open_line(&in, &o, text, n, from, false, e)))
                 return code;
         const Json prompt = json_get(o, "prompt"), ids = json_get(o, "prompt_ids");
-        if (json_type(prompt) && json_type(ids)) {
+        if ((code = json_only(o, "prompt prompt_ids lora", "a prompt", e))) {
+                /* said */
+        } else if (json_type(prompt) && json_type(ids)) {
                 code = err_set(e, TGC_BAD_FILE, "%s: `prompt` and `prompt_ids`: give one of them",
                                from);
         } else if (json_type(prompt) == '"' && tok) {
@@ -192,7 +196,7 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
                             : err_set(e, TGC_NO_MEMORY, "no memory for a prompt");
         } else if (json_type(ids) == '[' && json_count(ids)) {
                 int *list, k;
-                if (!(code = ids_of_list(ids, "prompt_ids", l->vocab, from, &list, &k, e)))
+                if (!(code = ids_of_list(ids, "prompt_ids", l->vocab, &list, &k, e)))
                         code = prompts_add(p, list, k, e);
         } else {
                 code = err_set(e, TGC_BAD_FILE,

@@ -30,7 +30,7 @@ int lines_each(const char *file, OnLine *f, void *to, Err *e);
 
 /* ---- ids.c ---- */
 
-/* Ids of a list that `from` (file and line) has under `key`; *out is malloc'd. */
-int ids_of_list(Json ids, const char *key, int vocab, const char *from, int **out, int *n, Err *e);
+/* Ids of a list under `key`; *out is malloc'd. */
+int ids_of_list(Json ids, const char *key, int vocab, int **out, int *n, Err *e);
 
 #endif

@@ -136,7 +136,7 @@ static int read_lines(Reader *x, const char *text, size_t n, Err *e)
                         own--;
                 at_line(x, line);
                 say_how_far(x, at, n);
-                if (!own || (code = json_open(&in, &o, text + at, own, x->where, true, e)))
+                if (!own || (code = json_open_line(&in, &o, text + at, own, x->where, true, e)))
                         continue;
                 code = add_record(x, o, e);
                 json_close(&in);

@@ -47,6 +47,9 @@ say no_file "$(tgc 8 'nothing.json' run m.plan --messages nothing.json)"
 say one_prompt "$(tgc 2 'one of --messages' run m.plan --messages talk.json -p x)"
 say bad_variables "$(tgc 2 'chat-template-kwargs' run m.plan --messages talk.json \
         --chat-template-kwargs '[1]')"
+echo '{"messages": [{"role": "user", "content": "a"}], "temperature": 1}' > body.json
+why='body.json:1:50: unknown key "temperature" in a conversation; known: messages tools documents'
+say unknown_key "$(tgc 3 "$why" run m.plan --messages body.json)"
 printf '{%% if %%}' > bad.jinja
 say bad_template "$(tgc 3 'bad.jinja:1:[0-9]+: error' run m.plan --messages talk.json \
         --template bad.jinja)"

@@ -208,7 +208,7 @@ TEST (tokenize_takes_texts) {
         CHECK_MSG(!strcmp(r.out, "2 5 9 7\n2 8\n"), "%s", r.out);
         EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p 5,9,7 -p 8", 0, "");
         CHECK_MSG(!strcmp(r.out, "a happy dog\nfox\n"), "%s", r.out);
-        EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p x", 3, "--prompt: byte 0: 'x'");
+        EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p x", 3, "--prompt:1:1: 'x'");
 }
 
 /* What is typed in the first minutes, and what says how to go on. */
@@ -579,7 +579,8 @@ TEST (id_lists) {
               strstr(e.msg, "id 100 is outside"));
         CHECK(ids_parse("1 -2", 4, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "-2"));
         CHECK(ids_parse("1 99999999999999999999", 22, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
-        CHECK(ids_parse("1 x", 3, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
+        CHECK(ids_parse("1\n2 x", 5, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
+        CHECK_MSG(strstr(e.msg, "t:2:3: 'x' is not allowed"), "%s", e.msg);
         CHECK(ids_parse(" ", 1, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "no ids"));
 }
 

@@ -368,6 +368,7 @@ TEST (a_long_text_says_so) {
 }
 
 TEST (encoders_make_no_text) {
+        char wrong[400];
         static const char *const refused[] = { "run %s -p a", "chat %s", "eval %s --data Makefile",
                                                "bench %s --decode" };
         for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -382,6 +383,9 @@ TEST (encoders_make_no_text) {
         EXPECT("compile bert --chunk-size 100 -o /dev/null", 2, "reads a text whole");
         EXPECT(MINILM "-p a --file Makefile", 2, "give one of --prompt, --file and --prompts");
         EXPECT(MINILM "--prompts /dev/null", 3, "/dev/null");
+        write_file(scratch("lines"), "{\"prompt\": \"a\", \"dimensions\": 3}\n");
+        snprintf(wrong, sizeof wrong, MINILM "--prompts %s", scratch("lines"));
+        EXPECT(wrong, 3, ":1:17: unknown key \"dimensions\" in a text to embed; known: prompt");
         EXPECT("embed bert -D n_layer=1 -p a", 2, "has no tokenizer");
         TgcError e;
         Tgc *t;

@@ -140,13 +140,13 @@ json_graphs() {
         "$TGC" dump tiny.lua --graph --json > graph.json
         compile 0 '' graph.json
         head -c 500 graph.json > j.json
-        compile 3 'j.json:[0-9]+: not valid JSON' j.json
+        compile 3 'j.json:[0-9]+:[0-9]+: not valid JSON' j.json
         : > j.json
-        compile 3 'j.json:1: not valid JSON' j.json
+        compile 3 'j.json:1:1: not valid JSON' j.json
         head -c 300000 /dev/zero | tr '\0' '[' > j.json
-        compile 3 'j.json:1: not valid JSON' j.json
+        compile 3 'j.json:1:1001: not valid JSON' j.json
         printf '{"name":"a\0"}' > j.json
-        compile 3 'j.json:1: NUL' j.json
+        compile 3 'j.json:1:11: NUL' j.json
         printf '\xff\xfe{}' > j.json
         compile 3 'j.json: not UTF-8' j.json
         for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' \
@@ -208,7 +208,7 @@ config() {      # config SED CODE WORDS
 hf_config() {
         folder 0 ''
         head -c 200 hf/config.json > q; mv q hf/config.json
-        folder 3 'hf/config.json:[0-9]+: not valid'
+        folder 3 'hf/config.json:[0-9]+:[0-9]+: not valid'
         echo '{}' > hf/config.json
         folder 3 'hf/config.json: no model is known'
         echo '[]' > hf/config.json
@@ -263,7 +263,7 @@ hf_weights() {
 tokenizers() {
         local bin=$model/story.bin
         head -c 300 hf/tokenizer.json > q; mv q hf/tokenizer.json
-        folder 3 'tokenizer.json:[0-9]+: not valid JSON'
+        folder 3 'tokenizer.json:[0-9]+:[0-9]+: not valid JSON'
         echo '{}' > hf/tokenizer.json
         folder 3 'tokenizer.json: there is no model'
         echo '{"model":{"type":"Frob","vocab":{"a":0},"merges":[]}}' > hf/tokenizer.json
@@ -287,9 +287,9 @@ tokenizers() {
 prompts() {
         infer 2 'no tokenizer'                          -p hi
         infer 2 'no ids in it'                          --prompt-ids ''
-        infer 2 'byte 1: id -1 is outside'              --prompt-ids -1
+        infer 2 'ids:1:1: id -1 is outside'             --prompt-ids -1
         infer 2 'id 65 is outside the vocabulary, 0 to 64' --prompt-ids 1,65
-        infer 2 'byte 2: .x. is not allowed in a list'                 --prompt-ids 1,x
+        infer 2 'ids:1:3: .x. is not allowed in a list'                 --prompt-ids 1,x
         infer 2 '17 tokens, the plan.s context is 16'   --prompt-ids "$(seq -s, 17)"
         infer 2 'the plan was compiled for 16'          --prompt-ids 1 -c 99
         infer 2 'give one of'                           --prompt-ids 1 -p x

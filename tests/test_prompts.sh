@@ -160,12 +160,22 @@ done <<'END'
 {"prompt": 3}|bad:2: the object has no `prompt`
 {"prompt": "Tim", "prompt_ids": [1]}|bad:2: `prompt` and `prompt_ids`: give one
   {"prompt": 3}|bad:2: the object has no `prompt`
-{"prompt_ids": [1, 99999]}|bad:2: prompt_ids.1. is no token
-{"prompt"|bad:2
+{"prompt_ids": [1, 99999]}|bad:2:20: prompt_ids.1. is no token
+{"prompt": "Tim", "temp": 0}|bad:2:19: unknown key "temp" in a prompt; known: prompt prompt_ids lora
+{"prompt"|bad:2:10: not valid JSON
 END
 : > bad
 [ "$p" ] || p=$(try 3 'bad: no prompts' "${batch[@]}" --prompts bad < /dev/null)
 say bad_lines_are_named "$p"
+
+# a byte order mark is no text
+printf '\xef\xbb\xbfOnce\n' > mark
+p=$(try 0 'mark: begins with a byte order mark .U.FEFF., which is left out' "${batch[@]}" -n 6 \
+        --temp 0 --print-ids -f mark < /dev/null)
+cp out said
+[ "$p" ] || p=$(try 0 '' "${batch[@]}" -n 6 --temp 0 --print-ids -p Once < /dev/null)
+[ "$p" ] || cmp -s out said || p="$(diff out said | head -3)"
+say a_mark_before_a_prompt "$p"
 
 # as editors of Windows write it
 printf '\xef\xbb\xbf{"prompt": "Once"}\r\n{"prompt": "Tim"}\r\n' > windows.jsonl

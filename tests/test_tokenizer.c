@@ -284,7 +284,7 @@ TEST (folders) {
         tokenizer_free(t);
         write_text("config.json", "{\"bos_token_id\":");
         CHECK(tokenizer_open(&t, path, 0, &e) == TGC_BAD_FILE && !t);
-        CHECK_MSG(strstr(e.msg, "config.json:1: not valid JSON"), "%s", e.msg);
+        CHECK_MSG(strstr(e.msg, "config.json:1:17: not valid JSON"), "%s", e.msg);
         for (int i = 0; i < 4; i++)
                 remove_file(name[i]);
 

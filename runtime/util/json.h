@@ -1,6 +1,6 @@
 /* json.h: reads JSON from outside, strictly.
  *
- * Refused, with the line: what RFC 8259 does not allow, text after the value, invalid
+ * Refused, with line and column: what RFC 8259 does not allow, text after the value, invalid
  * UTF-8, a key twice in one object, numbers that are not finite, nesting beyond 1000.
  *
  * Two ways to read.  json_open gives cursors into the text, for files of any size; it takes almost
@@ -21,6 +21,7 @@ typedef struct JsonText {
         size_t n;
         JsonSpan *span; /* large lists and objects, by place */
         size_t n_span;
+        bool one_line; /* a line of a file; name ends in its number */
 } JsonText;
 
 typedef struct Json {
@@ -36,6 +37,9 @@ typedef struct JsonBuf {
  * message, and must last too.  nul: \u0000 may stand in strings.  After TGC_OK call json_close. */
 int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
               Err *e);
+/* The same of one line of JSONL; name is FILE:LINE. */
+int json_open_line(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
+                   Err *e);
 void json_close(JsonText *in);
 
 char json_type(Json v);                 /* { [ " 0 t f n by what it begins with; 0: not there */
@@ -48,6 +52,13 @@ double json_number(Json v);             /* NAN: not a number, or no memory; in a
  * NULL: not a string, or no memory.  No NUL stands behind them. */
 const char *json_string(Json v, JsonBuf *b, size_t *n);
 void json_buf_free(JsonBuf *b);
+
+enum { JSON_MOST_PLACE = 400 };
+/* NAME:LINE:COLUMN of a value or key, for messages; returns out. */
+const char *json_place(Json v, char out[JSON_MOST_PLACE]);
+/* Refuses an object's keys that are not in `known`, words with a space between them.  what: the
+ * object, for the message. */
+int json_only(Json o, const char *known, const char *what, Err *e);
 
 /* for (JsonEach i = json_each(v); json_next(&i);) i.key, i.value; nothing to do in other values */
 typedef struct JsonEach {

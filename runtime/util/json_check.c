@@ -24,12 +24,10 @@ typedef struct Check {
 
 static bool fail(Check *c, const char *at, const char *what)
 {
-        size_t line = 1;
-
-        for (const char *s = c->in->text; s < at; s++)
-                line += *s == '\n';
+        char place[JSON_MOST_PLACE];
         if (c->rc == TGC_OK)
-                c->rc = err_set(c->e, TGC_BAD_FILE, "%s:%zu: %s", c->in->name, line, what);
+                c->rc = err_set(c->e, TGC_BAD_FILE, "%s: %s",
+                                json_place((Json) { at, c->in }, place), what);
         return false;
 }
 
@@ -352,12 +350,12 @@ static int by_place(const void *a, const void *b)
         return x->from < y->from ? -1 : x->from > y->from;
 }
 
-int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
-              Err *e)
+static int open_text(JsonText *in, Json *root, const char *text, size_t n, const char *name,
+                     bool one_line, bool nul, Err *e)
 {
         Check c = { .in = in, .p = text, .end = text + n, .nul = nul, .e = e };
 
-        *in = (JsonText) { .text = text, .n = n, .name = name };
+        *in = (JsonText) { .text = text, .n = n, .name = name, .one_line = one_line };
         *root = (Json) { 0 };
         if (n >= UINT32_MAX)
                 return err_set(e, TGC_BAD_FILE, "%s: larger than 4 GB", name);
@@ -379,6 +377,18 @@ int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *
         if (in->n_span)
                 qsort(in->span, in->n_span, sizeof *in->span, by_place);
         return TGC_OK;
+}
+
+int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
+              Err *e)
+{
+        return open_text(in, root, text, n, name, false, nul, e);
+}
+
+int json_open_line(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
+                   Err *e)
+{
+        return open_text(in, root, text, n, name, true, nul, e);
 }
 
 void json_close(JsonText *in)

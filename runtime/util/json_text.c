@@ -6,6 +6,7 @@
 #include "c_locale.h"
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -225,4 +226,45 @@ void json_buf_free(JsonBuf *b)
 {
         free(b->p);
         *b = (JsonBuf) { 0 };
+}
+
+const char *json_place(Json v, char out[JSON_MOST_PLACE])
+{
+        size_t line = 1, col = 1;
+        for (const char *s = v.in->text; s < v.at; s++) {
+                line += *s == '\n';
+                col = *s == '\n' ? 1 : col + 1;
+        }
+        if (v.in->one_line)
+                snprintf(out, JSON_MOST_PLACE, "%.340s:%zu", v.in->name, col);
+        else
+                snprintf(out, JSON_MOST_PLACE, "%.340s:%zu:%zu", v.in->name, line, col);
+        return out;
+}
+
+static bool is_among(Json key, const char *known)
+{
+        char word[64];
+        for (size_t n; *known; known += n + (known[n] == ' ')) {
+                n = strcspn(known, " ");
+                snprintf(word, sizeof word, "%.*s", (int)n, known);
+                if (json_is(key, word))
+                        return true;
+        }
+        return false;
+}
+
+int json_only(Json o, const char *known, const char *what, Err *e)
+{
+        char place[JSON_MOST_PLACE];
+        if (json_type(o) != '{')
+                return TGC_OK;
+        for (JsonEach i = json_each(o); json_next(&i);) {
+                const long n = past_string(i.key.at) - i.key.at;
+                if (!is_among(i.key, known))
+                        return err_set(e, TGC_BAD_FILE, "%s: unknown key %.*s in %s; known: %s",
+                                       json_place(i.key, place), (int)(n < 60 ? n : 60), i.key.at,
+                                       what, known);
+        }
+        return TGC_OK;
 }

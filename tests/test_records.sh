@@ -214,7 +214,7 @@ bad() { # bad CODE WORDS LINE ARGUMENTS...: a second line that is wrong
         { head -1 a.jsonl; echo "$3"; } > bad.jsonl
         tgc "$1" "$2" train m --data bad.jsonl "${here[@]}" --out_dir no "${@:4}"
 }
-say broken_json "$(bad 3 'bad.jsonl:2:1: not valid JSON' '{"prompt": "a", "completion": ')"
+say broken_json "$(bad 3 'bad.jsonl:2:30: not valid JSON' '{"prompt": "a", "completion": ')"
 say other_keys "$(bad 3 'bad.jsonl:2: a record has the texts "prompt" and "completion"' \
         '{"question": "a", "answer": "b"}')"
 say two_kinds "$(bad 3 'and one of these three' '{"text": "a", "prompt": "a", "completion": "b"}')"
@@ -226,6 +226,12 @@ say no_role "$(bad 3 'bad.jsonl:2: a message without a "role"' '{"messages": [{"
 say no_messages "$(bad 3 'bad.jsonl:2: a conversation without messages' '{"messages": []}')"
 say no_marks "$(bad 3 'bad.jsonl:1: --loss marked: the chat template marks nothing' '{}' \
         --loss marked)"
+echo '{% for m in messages %}{{ m.role + m.content }}{% endfor %}' > plus.jinja
+tool='{"type": "function", "function": {"name": "f", "arguments": {}}}'
+say null_content "$(bad 3 'bad.jsonl:2: .*no attribute .content.; it is null in message 2' \
+        '{"messages": [{"role": "user", "content": "x"}, '\
+'{"role": "assistant", "content": null, "tool_calls": ['"$tool"']}]}' \
+        --template plus.jinja)"
 say template_refuses "$(echo '{{ raise_exception("never") }}' > never.jinja; bad 3 \
         'bad.jsonl:1: never.jinja:1:.*never' '{}' --template never.jinja)"
 say answer_inside_a_token "$(printf '{%% for m in messages %%}{{ m.content }} {%% endfor %%}' > \

@@ -235,6 +235,37 @@ static int render(J *j, const ChatTemplate *t, const ChatAsk *ask, JsonBuf *b, C
         return take(j, out, j->e);
 }
 
+/* A template that reads a key which is null in some message: says which, since it is seen as not
+ * there. */
+static void explain_null(const ChatAsk *ask, Err *e)
+{
+        int at = 0;
+        for (JsonEach m = json_each(part(ask, "messages")); json_next(&m);) {
+                at++;
+                for (JsonEach i = json_each(m.value); json_next(&i);) {
+                        JsonBuf b = { 0 };
+                        char lacks[100] = "";
+                        size_t n;
+                        const char *key = json_type(i.value) == 'n' ? json_string(i.key, &b, &n)
+                                                                    : NULL;
+                        if (key && n < 60)
+                                snprintf(lacks, sizeof lacks, "has no attribute '%.*s'", (int)n,
+                                         key);
+                        json_buf_free(&b);
+                        if (!*lacks || !strstr(e->msg, lacks))
+                                continue;
+                        n = strlen(e->msg);
+                        snprintf(
+                                e->msg + n, sizeof e->msg - n,
+                                "; it is null in message %d, and to a template that is the same as "
+                                "absent (as in transformers), which this one does not allow there: "
+                                "give a text, if only \"\"",
+                                at);
+                        return;
+                }
+        }
+}
+
 int chat_render(const ChatTemplate *t, const ChatAsk *ask, ChatRendered *out, Err *e)
 {
         Err unused = { 0 };
@@ -249,6 +280,8 @@ int chat_render(const ChatTemplate *t, const ChatAsk *ask, ChatRendered *out, Er
         locale_t was = c_locale_begin();
         *out = (ChatRendered) { 0 };
         int code = render(&j, t, ask, &b, out);
+        if (code && code != TGC_NO_MEMORY)
+                explain_null(ask, j.e);
         json_buf_free(&b);
         pool_free(&pool);
         c_locale_end(was);

@@ -46,6 +46,20 @@ static int llama2c_json(const char *path, char **json, Err *e)
         return TGC_OK;
 }
 
+static bool has_config(const BuildOptions *o)
+{
+        return o->kind == MODEL_HF || o->kind == MODEL_LLAMA2C || o->kind == MODEL_GGUF;
+}
+
+/* A message about a graph has the line of its Lua, which may be ours: the folder or file that it
+ * was made for stands before it. */
+static int graph_failed(const BuildOptions *o, const Diag *d, Err *e)
+{
+        const int code = d->code ? d->code : TGC_BAD_FILE;
+        return has_config(o) && code != TGC_NO_MEMORY ? err_set(e, code, "%s: %s", o->model, d->msg)
+                                                      : err_set(e, code, "%s", d->msg);
+}
+
 /* A model of ours names its own line; what is wrong is in the user's file. */
 static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
 {
@@ -53,9 +67,8 @@ static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
         const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg
                                                                  : d->msg + sizeof word - 1;
         int code = d->code ? d->code : TGC_BAD_FILE;
-        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C && o->kind != MODEL_GGUF) ||
-            (o->own && strncmp(msg, "config.json:", 12)))
-                return err_set(e, code, "%s", d->msg);
+        if (!has_config(o) || (o->own && strncmp(msg, "config.json:", 12)))
+                return graph_failed(o, d, e);
         if (!strncmp(msg, "config.json:", 12) && o->kind == MODEL_GGUF) { /* made of metadata */
                 const char *at = strstr(msg, ": ");
                 return err_set(e, code, "%s: its metadata, as a config.json%s", o->model,
@@ -240,7 +253,7 @@ static int apply_objective(Build *b, const BuildOptions *o, Err *e)
                                   .said = o->reference ? NULL : keep_said,
                                   .said_to = b };
         if (!DIAG_CATCH(&d))
-                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+                return graph_failed(o, &d, e);
         objective_apply(b->model, o->objective, &how);
         diag_end(&d);
         if (b->said.n && !o->quiet)
@@ -315,7 +328,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
             (code = adapters_add(b->model, o, e)) || (code = select_params(b->model, o, e)))
                 return code;
         if (!DIAG_CATCH(&d))
-                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+                return graph_failed(o, &d, e);
         if (o->documents)
                 split_documents(b->model, *o->documents);
         if (o->sums) {

@@ -136,16 +136,17 @@ static int read_section(Work *w, Err *e)
 
 /* ---- the text ---- */
 
-static int read_ids(Work *w, Err *e)
+static int read_ids(Work *w, const Args *a, Err *e)
 {
+        const Progress talk = progress_new(a);
         const Calibration *c = w->how;
         char word[32] = "0";
         manifest_word(&w->l.plan, "vocab", word, sizeof word);
-        int code = c->ids ? ids_of_id_file(c->ids, atoi(word), &w->ids, &w->n_ids, e)
-                   : w->l.tok
-                           ? ids_of_text_file(w->l.tok, c->text, atoi(word), &w->ids, &w->n_ids, e)
-                           : err_set(e, TGC_USAGE, "%s has no tokenizer: give --tokenizer FILE",
-                                     c->model);
+        int code = c->ids     ? ids_of_id_file(c->ids, atoi(word), &w->ids, &w->n_ids, e)
+                   : w->l.tok ? ids_of_text_file(w->l.tok, c->text, atoi(word), &talk, &w->ids,
+                                                 &w->n_ids, e)
+                              : err_set(e, TGC_USAGE, "%s has no tokenizer: give --tokenizer FILE",
+                                        c->model);
         if (code)
                 return code;
         const int ctx = manifest_word(&w->l.plan, "ctx", word, sizeof word) ? atoi(word) : 0;
@@ -300,7 +301,7 @@ int imatrix_measure(Imatrix **out, const Calibration *c, Err *e)
         Args a = { 0 };
         *out = NULL;
         int code = load_model(&w, &a, e);
-        if (!code && !(code = read_section(&w, e)) && !(code = read_ids(&w, e)))
+        if (!code && !(code = read_section(&w, e)) && !(code = read_ids(&w, &a, e)))
                 code = open_session(&w.s, &w.l.plan, &a, SESSION_INFER, WEIGHTS_SEED, "sums", 0, e);
         if (!code) {
                 say_random(&a, &w.l);

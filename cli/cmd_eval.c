@@ -23,7 +23,9 @@ static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n
                 return err_set(e, TGC_USAGE,
                                "eval: %s has no tokenizer: give --ids FILE or --tokenizer FILE",
                                a->pos[0]);
-        int code = ids_of_text_file(l->tok, text, vocab, ids, n, e), bos = tokenizer_bos(l->tok);
+        const Progress talk = progress_new(a);
+        int code = ids_of_text_file(l->tok, text, vocab, &talk, ids, n, e),
+            bos = tokenizer_bos(l->tok);
         if (code || !tokenizer_adds_bos(l->tok) || bos < 0)
                 return code;
         int *p = realloc(*ids, ((size_t)*n + 1) * sizeof *p);

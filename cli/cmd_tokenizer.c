@@ -5,7 +5,7 @@
 #include "work.h"
 
 /* One text; standard input where path is -. */
-static int add_text(TokTrainer *t, const char *path, Err *e)
+static int add_text(TokTrainer *t, const char *path, const Progress *talk, Err *e)
 {
         FileMap m = { 0 };
         char *text;
@@ -15,13 +15,17 @@ static int add_text(TokTrainer *t, const char *path, Err *e)
         if (!strcmp(path, "-")) {
                 if ((code = read_stdin(&text, &n, e)))
                         return code;
+                n = drop_mark(text, n, "standard input", talk);
                 code = tok_trainer_add(t, text, n, e);
                 free(text);
                 return code;
         }
         if ((code = file_map(&m, path, e)))
                 return code;
-        code = tok_trainer_add(t, m.data, m.size, e);
+        const size_t mark = text_mark(m.data, m.size);
+        if (mark)
+                say(talk, "%s: begins with a byte order mark (U+FEFF), which is left out\n", path);
+        code = tok_trainer_add(t, (const char *)m.data + mark, m.size - mark, e);
         file_unmap(&m);
         return code;
 }
@@ -54,6 +58,7 @@ static int say_result(const Args *a, const char *path, TokTrained r, double took
 
 static int train(const Args *a, TokTrainer *t, const char *path, Err *e)
 {
+        const Progress talk = progress_new(a);
         double begun = clock_s();
         TokTrained result;
         char *json = NULL;
@@ -61,7 +66,7 @@ static int train(const Args *a, TokTrainer *t, const char *path, Err *e)
         int code = TGC_OK;
 
         for (int i = 1; i < a->n_pos && !code; i++)
-                code = add_text(t, a->pos[i], e);
+                code = add_text(t, a->pos[i], &talk, e);
         if (!code)
                 code = tok_trainer_run(t, &json, &n, &result, e);
         if (!code)

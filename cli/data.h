@@ -107,6 +107,8 @@ typedef struct Source {
         bool records;
         Tokens tokens; /* a stream's */
         Records r;
+        int n_marks;        /* texts that began with a byte order mark */
+        const char *marked; /* the first */
 } Source;
 
 typedef struct Sources {

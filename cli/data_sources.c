@@ -151,13 +151,19 @@ static int encode_text(Records *r, const RecordsHow *how, const char *text, size
         return code;
 }
 
-static int tokenise(Records *r, const RecordsHow *how, bool records, const char *path, Err *e)
+static int tokenise(Source *s, Records *r, const RecordsHow *how, const char *path, Err *e)
 {
+        const bool records = s->records;
         char *text, hex[33];
         size_t n;
         int code = file_read_text(path, TOK_MAX_TEXT, &text, &n, e);
         if (code)
                 return code;
+        if (!records && text_mark(text, n)) {
+                if (!s->n_marks++)
+                        s->marked = path;
+                n = drop_mark(text, n, path, NULL);
+        }
         const bool keep = n >= WORTH_KEEPING;
         if (keep)
                 key_of(how, records ? "records" : "text", text, n, hex);
@@ -252,9 +258,26 @@ static int read_file(Source *s, const RecordsHow *how, const char *path, Err *e)
                 return err_set(e, TGC_USAGE,
                                "%s: there is no tokenizer for it; --tokenizer FILE gives one",
                                path);
-        if ((code = tokenise(&r, how, s->records, path, e)))
+        if ((code = tokenise(s, &r, how, path, e)))
                 return code;
         return s->records ? add_records(&s->r, &r, path, e) : add_text(&s->tokens, &r, e);
+}
+
+/* Once for all files. */
+static void say_marks(const Sources *s, const Progress *talk)
+{
+        const char *first = NULL;
+        int n = 0;
+        for (int i = 0; i < s->n; i++) {
+                n += s->source[i].n_marks;
+                first = first ? first : s->source[i].marked;
+        }
+        if (n == 1)
+                say(talk, "%s: begins with a byte order mark (U+FEFF), which is left out\n", first);
+        else if (n)
+                say(talk,
+                    "%s and %d more begin with a byte order mark (U+FEFF), which is left out\n",
+                    first, n - 1);
 }
 
 int sources_read(Sources *s, const RecordsHow *how, Err *e)
@@ -263,6 +286,7 @@ int sources_read(Sources *s, const RecordsHow *how, Err *e)
         for (int i = 0; i < s->n && !code; i++)
                 for (int k = 0; k < s->source[i].n_files && !code; k++)
                         code = read_file(&s->source[i], how, s->source[i].file[k], e);
+        say_marks(s, how->talk);
         return code;
 }
 

@@ -28,6 +28,7 @@ static int char_tokenizer(Tokenizer **tok, const char *path, Err *e)
         int code = file_read_text(path, TOK_MAX_TEXT, &text, &n, e);
         if (code)
                 return code;
+        n = drop_mark(text, n, path, NULL);
         if ((code = tokenizer_from_text(tok, text, n, &inner)))
                 err_set(e, code, "%s: %s", path, inner.msg);
         free(text);

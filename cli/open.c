@@ -218,7 +218,8 @@ int ids_of_text(const Tokenizer *tok, const char *s, size_t n, int bos, int voca
         return code;
 }
 
-int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e)
+int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, const Progress *talk,
+                     int **ids, int *n, Err *e)
 {
         char *text;
         size_t size;
@@ -226,6 +227,7 @@ int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **id
         *ids = NULL;
         if (code)
                 return code;
+        size = drop_mark(text, size, path, talk);
         code = ids_of_text(tok, text, size, 0, vocab, path, ids, n, e);
         free(text);
         return code;

@@ -60,7 +60,7 @@ static int chars_of(const Train *t, Tokenizer **tok, Err *e)
                                 continue;
                         if (!(code = file_read_text(t->data.source[i].file[k], TOK_MAX_TEXT, &text,
                                                     &m, e))) {
-                                fwrite(text, 1, m, f);
+                                fwrite(text, 1, drop_mark(text, m, "", NULL), f);
                                 free(text);
                         }
                 }

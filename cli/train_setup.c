@@ -307,6 +307,13 @@ static int settings(Train *t, Err *e)
         int code = set_optimizer(t, e);
         if (code || (code = set_loss_scale(t, e)))
                 return code;
+        if (t->max_steps > 0 && t->schedule.warmup > t->max_steps)
+                say(&t->talk,
+                    "warning: the learning rate rises for %d steps (%s--warmup_iters), and the run "
+                    "has %lld: it ends at %.3g, and never reaches %g\n",
+                    (int)t->schedule.warmup, opt_set(a, O_WARMUP) ? "" : "the default of ",
+                    (long long)t->max_steps, schedule_lr(&t->schedule, t->max_steps - 1),
+                    t->schedule.lr);
         if (opt_num(a, O_SKIP_SPIKES) > 0 && opt_num(a, O_SKIP_SPIKES) <= 1)
                 return err_set(
                         e, TGC_USAGE,

@@ -27,7 +27,8 @@ int json_print_line(cJSON *o, Err *e); /* the same, on one line */
  * with where. */
 int ids_of_text(const Tokenizer *tok, const char *s, size_t n, int bos, int vocab,
                 const char *where, int **ids, int *k, Err *e);
-int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
+int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, const Progress *talk,
+                     int **ids, int *n, Err *e);
 int ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);
 
 /* Repeated measurements. */

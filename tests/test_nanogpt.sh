@@ -44,6 +44,22 @@ p=$(tgc 2 'eps: 0 is too small' "${run[@]}" --eps=0)
 [ "$p" ] || p=$(tgc 2 'cooldown_iters 9: the rate falls in the last of 8 steps .--max_iters' \
         "${run[@]}" --lr_schedule=wsd --lr_cooldown_iters=9)
 say rates_that_cannot_be "$p"
+p=$(tgc 0 'rises for 9 steps .--warmup_iters., and the run has 8: it ends at 0.000533, and never' \
+        "${run[@]/--warmup_iters=2/--warmup_iters=9}" --out_dir=rises)
+[ "$p" ] || p=$(tgc 0 'for 100 steps .the default of --warmup_iters., and the run has 8:' \
+        "${run[@]/--warmup_iters=2/--weight_decay=0}" --out_dir=rises)
+[ "$p" ] || p=$(tgc 0 '' "${run[@]/--warmup_iters=2/--warmup_iters=8}" --out_dir=rises)
+[ "$p" ] || ! grep -q 'never reaches' err || p="a warning where the rate is reached: $(cat err)"
+say a_warm_up_beyond_the_run "$p"
+
+# as editors of Windows begin a text
+{ printf '\xef\xbb\xbf'; cat text.txt; } > mark.txt
+p=$(tgc 0 'mark.txt: begins with a byte order mark .U.FEFF., which is left out' \
+        "${run[@]/text.txt/mark.txt}" --out_dir=marked)
+[ "$p" ] || [ "$(grep -c 'byte order mark' err)" = 1 ] || p="said $(grep -c 'order mark' err) times"
+[ "$p" ] || p=$(tgc 0 '' "${run[@]}" --out_dir=unmarked)
+[ "$p" ] || cmp -s unmarked/ckpt.safetensors marked/ckpt.safetensors || p="another model"
+say a_mark_before_a_text "$p"
 
 # a file without one window is named, also beside others
 echo 1 > short.txt

@@ -27,6 +27,17 @@ static int result(int code, const Err *e, TgcError *out)
 _Static_assert(sizeof(((Err *)0)->msg) == sizeof(((TgcError *)0)->message),
                "messages are copied whole");
 
+/* A usage error where a pointer that would be read or written is NULL. */
+static int need(const char *function, const char *name, const void *p, Err *e)
+{
+        return p ? TGC_OK : err_set(e, TGC_USAGE, "%s: %s is NULL", function, name);
+}
+
+#define NEED(code, p) NEED_AS(code, p, #p)
+#define NEED_AS(code, p, name) ((code) ? (code) : need(__func__, name, p, &e))
+/* n of them, which may be none */
+#define NEED_N(code, p, n) ((code) || (n) <= 0 ? (code) : need(__func__, #p, p, &e))
+
 /* The session's state is a batch's, or a generation's whose callback calls: nobody else may change
  * it. */
 static int is_free(const Tgc *t, Err *e)
@@ -62,10 +73,14 @@ static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
 int tgc_open(Tgc **out, const char *path, const TgcOptions *o, TgcError *error)
 {
         Err e = { 0, "" };
+        int code = NEED_AS(TGC_OK, out, "t");
+        if (out)
+                *out = 0;
+        if ((code = NEED(code, path)))
+                return result(code, &e, error);
         Tgc *t = calloc(1, sizeof *t);
-        *out = 0;
         locale_t was = c_locale_begin();
-        int code = t ? open_all(t, path, o, &e) : err_set(&e, TGC_NO_MEMORY, "no memory");
+        code = t ? open_all(t, path, o, &e) : err_set(&e, TGC_NO_MEMORY, "no memory");
         c_locale_end(was);
         if (code)
                 tgc_close(t);
@@ -87,10 +102,10 @@ void tgc_close(Tgc *t)
 
 void tgc_free(void *p) { free(p); }
 
-const char *tgc_device(const Tgc *t) { return dev_name(session_device(t->session)); }
-int tgc_vocab(const Tgc *t) { return session_manifest(t->session)->vocab; }
-int tgc_context(const Tgc *t) { return session_manifest(t->session)->ctx; }
-int tgc_batch(const Tgc *t) { return session_manifest(t->session)->batch; }
+const char *tgc_device(const Tgc *t) { return t ? dev_name(session_device(t->session)) : NULL; }
+int tgc_vocab(const Tgc *t) { return t ? session_manifest(t->session)->vocab : 0; }
+int tgc_context(const Tgc *t) { return t ? session_manifest(t->session)->ctx : 0; }
+int tgc_batch(const Tgc *t) { return t ? session_manifest(t->session)->batch : 0; }
 
 /* ---- text ---- */
 
@@ -104,8 +119,13 @@ static int no_tokenizer(Err *e)
 int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = t->tokenizer ? tokenizer_encode(t->tokenizer, text, n, -1, ids, n_ids, &e)
-                                : no_tokenizer(&e);
+        int code = NEED(NEED(NEED(TGC_OK, t), ids), n_ids);
+        code = NEED_N(code, text, n);
+        if (ids)
+                *ids = NULL;
+        if (!code)
+                code = t->tokenizer ? tokenizer_encode(t->tokenizer, text, n, -1, ids, n_ids, &e)
+                                    : no_tokenizer(&e);
         return result(code, &e, error);
 }
 
@@ -114,6 +134,8 @@ size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap)
         TokStream at = { 0 };
         size_t n = 0;
         const char *s = "";
+        if (!t || !out)
+                return 0;
         if (t->tokenizer && previous >= 0)
                 tokenizer_next(t->tokenizer, &at, previous, &n);
         if (t->tokenizer)
@@ -127,12 +149,20 @@ size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap)
 int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = t->tokenizer ? tokenizer_text(t->tokenizer, ids, n_ids, text, n, &e)
-                                : no_tokenizer(&e);
+        int code = NEED(NEED(NEED(TGC_OK, t), text), n);
+        code = NEED_N(code, ids, n_ids);
+        if (text)
+                *text = NULL;
+        if (!code)
+                code = t->tokenizer ? tokenizer_text(t->tokenizer, ids, n_ids, text, n, &e)
+                                    : no_tokenizer(&e);
         return result(code, &e, error);
 }
 
-int tgc_is_end(const Tgc *t, int id) { return t->tokenizer && tokenizer_is_eos(t->tokenizer, id); }
+int tgc_is_end(const Tgc *t, int id)
+{
+        return t && t->tokenizer && tokenizer_is_eos(t->tokenizer, id);
+}
 
 /* ---- generation ---- */
 
@@ -141,14 +171,17 @@ TgcSampling tgc_sampling(void) { return sampling_default(); }
 int tgc_reset(Tgc *t, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = is_free(t, &e);
+        int code = NEED(TGC_OK, t);
+        code = code ? code : is_free(t, &e);
         return result(code ? code : session_reset(t->session, &e), &e, error);
 }
 
 int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = is_free(t, &e);
+        int code = NEED(TGC_OK, t);
+        code = NEED_N(code, ids, n);
+        code = code ? code : is_free(t, &e);
         return result(code ? code : session_prefill(t->session, ids, 1, n, &e), &e, error);
 }
 
@@ -169,7 +202,8 @@ int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user
 {
         Err e = { 0, "" };
         Forward f = { fn, user };
-        int code = is_free(t, &e);
+        int code = NEED(TGC_OK, t);
+        code = code ? code : is_free(t, &e);
         if (!code) {
                 t->serves = "tgc_generate returns";
                 code = session_decode(t->session, h, n, forward, &f, &e);
@@ -192,12 +226,14 @@ _Static_assert((int)TGC_MOST_TOKENS == TGC_MAX_BATCH && (int)TGC_END_CONTEXT == 
 int tgc_batch_open(TgcBatch **out, Tgc *t, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = is_free(t, &e);
+        int code = NEED(NEED_AS(TGC_OK, out, "b"), t);
+        code = code ? code : is_free(t, &e);
         TgcBatch *b = code ? NULL : calloc(1, sizeof *b);
         if (!code)
                 code = b ? batch_open(&b->b, t->session, NULL, &e)
                          : err_set(&e, TGC_NO_MEMORY, "no memory for a batch");
-        *out = code ? NULL : b;
+        if (out)
+                *out = code ? NULL : b;
         if (code)
                 free(b);
         else {
@@ -218,10 +254,10 @@ void tgc_batch_close(TgcBatch *b)
 
 int tgc_adapter(const Tgc *t, const char *name)
 {
-        const Section *s = plan_find(&t->plan, "manifest");
+        const Section *s = t && name ? plan_find(&t->plan, "manifest") : NULL;
         const char *text = s ? s->data : "", *end = text + (s ? s->size : 0);
         char line[512];
-        for (int i = 1; i <= session_manifest(t->session)->n_adapters; i++) {
+        for (int i = 1; s && i <= session_manifest(t->session)->n_adapters; i++) {
                 const size_t n = (size_t)snprintf(line, sizeof line, "\nmeta adapter %d %.400s\n",
                                                   i, name);
                 if (memmem(text, (size_t)(end - text), line, n))
@@ -242,6 +278,8 @@ static int how_of(const TgcSequence *q, BatchHow *how, Err *e)
         if (q->n_stop < 0 || q->n_stop > BATCH_STOPS)
                 return err_set(e, TGC_USAGE, "%d tokens stop the sequence, the limit is %d",
                                q->n_stop, BATCH_STOPS);
+        if (q->n_stop && !q->stop)
+                return err_set(e, TGC_USAGE, "n_stop is %d, and stop is NULL", q->n_stop);
         if (q->n_stop)
                 memcpy(how->stop, q->stop, (size_t)q->n_stop * sizeof *q->stop);
         return TGC_OK;
@@ -252,7 +290,9 @@ int tgc_batch_add(TgcBatch *b, const int *ids, int n, const TgcSequence *q, int 
 {
         Err e = { 0, "" };
         BatchHow how;
-        int code = how_of(q, &how, &e);
+        int code = NEED(NEED(TGC_OK, b), sequence);
+        code = NEED_N(code, ids, n);
+        code = code ? code : how_of(q, &how, &e);
         return result(code ? code : batch_add(b->b, ids, n, &how, sequence, &e), &e, error);
 }
 
@@ -260,22 +300,27 @@ int tgc_batch_fork(TgcBatch *b, int sequence, const TgcSequence *q, int *child, 
 {
         Err e = { 0, "" };
         BatchHow how;
-        int code = how_of(q, &how, &e);
+        int code = NEED(NEED(TGC_OK, b), child);
+        code = code ? code : how_of(q, &how, &e);
         return result(code ? code : batch_fork(b->b, sequence, &how, child, &e), &e, error);
 }
 
 int tgc_batch_drop(TgcBatch *b, int sequence, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(batch_drop(b->b, sequence, &e), &e, error);
+        const int code = NEED(TGC_OK, b);
+        return result(code ? code : batch_drop(b->b, sequence, &e), &e, error);
 }
 
-int tgc_batch_left(const TgcBatch *b) { return batch_left(b->b); }
+int tgc_batch_left(const TgcBatch *b) { return b ? batch_left(b->b) : 0; }
 
 int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = batch_step(b->b, b->token, n, &e);
+        int code = NEED(NEED(NEED(TGC_OK, b), out), n);
+        if (code)
+                return result(code, &e, error);
+        code = batch_step(b->b, b->token, n, &e);
         for (int i = 0; i < *n; i++)
                 out[i] = (TgcToken) { b->token[i].seq, b->token[i].token, (int)b->token[i].end,
                                       b->token[i].drawn.logprob };
@@ -285,13 +330,15 @@ int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error)
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = is_free(t, &e);
+        int code = NEED(TGC_OK, t);
+        code = NEED_N(code, ids, n);
+        code = code ? code : is_free(t, &e);
         return result(code ? code : session_score(t->session, ids, n, logits, nll, &e), &e, error);
 }
 
 /* ---- embedding ---- */
 
-int tgc_width(const Tgc *t) { return session_manifest(t->session)->hidden; }
+int tgc_width(const Tgc *t) { return t ? session_manifest(t->session)->hidden : 0; }
 
 static int embed_ids(Tgc *t, const Sentence *how, const int *const *ids, const int *n, int n_texts,
                      float *out, Err *e)
@@ -300,9 +347,14 @@ static int embed_ids(Tgc *t, const Sentence *how, const int *const *ids, const i
         if (!x)
                 return n_texts > 0 ? err_set(e, TGC_NO_MEMORY, "no memory for %d texts", n_texts)
                                    : TGC_OK;
-        for (int i = 0; i < n_texts; i++)
+        int code = TGC_OK;
+        for (int i = 0; i < n_texts && !code; i++) {
                 x[i] = (EmbedText) { ids[i], n[i] };
-        int code = session_embed(t->session, x, n_texts, how->pooling, how->unit, out, e);
+                if (!ids[i] && n[i] > 0)
+                        code = err_set(e, TGC_USAGE, "tgc_embed_ids: ids[%d] is NULL", i);
+        }
+        if (!code)
+                code = session_embed(t->session, x, n_texts, how->pooling, how->unit, out, e);
         free(x);
         return code;
 }
@@ -311,8 +363,11 @@ int tgc_embed_ids(Tgc *t, const int *const *ids, const int *n, int n_texts, floa
                   TgcError *error)
 {
         Err e = { 0, "" };
-        Sentence how;
-        int code = embed_settings(&how, &t->plan, &e);
+        Sentence how = { 0 };
+        int code = NEED(TGC_OK, t);
+        code = NEED_N(NEED_N(NEED_N(code, ids, n_texts), n, n_texts), out, n_texts);
+        if (!code)
+                code = embed_settings(&how, &t->plan, &e);
         if (!code)
                 code = embed_ids(t, &how, ids, n, n_texts, out, &e);
         sentence_free(&how);
@@ -327,6 +382,9 @@ static int embed_texts(Tgc *t, const Sentence *how, const char *const *text, con
             *k = n_texts > 0 ? calloc((size_t)n_texts, sizeof *k) : NULL;
         if (n_texts > 0 && (!ids || !k))
                 code = err_set(e, TGC_NO_MEMORY, "no memory for %d texts", n_texts);
+        for (int i = 0; i < n_texts && !code; i++)
+                if (!text[i] && n[i])
+                        code = err_set(e, TGC_USAGE, "tgc_embed: text[%d] is NULL", i);
         for (int i = 0; i < n_texts && !code; i++)
                 code = embed_encode(t->tokenizer, how, most, text[i], n[i], &ids[i], &k[i], &cut,
                                     e);
@@ -344,11 +402,14 @@ int tgc_embed(Tgc *t, const char *const *text, const size_t *n, int n_texts, flo
 {
         Err e = { 0, "" };
         Sentence how = { 0 };
-        int code = !tgc_width(t)   ? err_set(&e, TGC_USAGE,
-                                             "the plan is of a model that generates text; only "
-                                               "encoders (BERT) embed")
-                   : !t->tokenizer ? no_tokenizer(&e)
-                                   : embed_settings(&how, &t->plan, &e);
+        int code = NEED(TGC_OK, t);
+        code = NEED_N(NEED_N(NEED_N(code, text, n_texts), n, n_texts), out, n_texts);
+        if (!code)
+                code = !tgc_width(t)   ? err_set(&e, TGC_USAGE,
+                                                 "the plan is of a model that generates text; only "
+                                                   "encoders (BERT) embed")
+                       : !t->tokenizer ? no_tokenizer(&e)
+                                       : embed_settings(&how, &t->plan, &e);
         if (!code)
                 code = embed_texts(t, &how, text, n, n_texts, out, &e);
         sentence_free(&how);
@@ -361,6 +422,11 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
 {
         Err e = { 0, "" };
         TrainResult r;
+        int code = NEED_AS(NEED(TGC_OK, t), x, "step");
+        if (!code)
+                code = NEED_AS(NEED_AS(TGC_OK, x->ids, "step->ids"), x->targets, "step->targets");
+        if (code)
+                return result(code, &e, error);
         TrainStep in = { .B = x->batch,
                          .T = x->tokens,
                          .n_micro = x->micro,
@@ -373,8 +439,7 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
                          .weight_decay = x->weight_decay,
                          .clip = x->clip,
                          .step = x->step };
-        int code = is_free(t, &e);
-        if (code)
+        if ((code = is_free(t, &e)))
                 return result(code, &e, error);
         code = session_train_step(t->session, &in, &r, &e);
         x->loss = r.loss;
@@ -386,12 +451,12 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
 
 /* ---- parameters ---- */
 
-int tgc_param_count(const Tgc *t) { return session_manifest(t->session)->n_params; }
+int tgc_param_count(const Tgc *t) { return t ? session_manifest(t->session)->n_params : 0; }
 
 static const Param *param(const Tgc *t, int i)
 {
-        const Manifest *m = session_manifest(t->session);
-        return i >= 0 && i < m->n_params ? &m->param[i] : 0;
+        const Manifest *m = t ? session_manifest(t->session) : NULL;
+        return m && i >= 0 && i < m->n_params ? &m->param[i] : 0;
 }
 
 const char *tgc_param_name(const Tgc *t, int i) { return param(t, i) ? param(t, i)->name : 0; }
@@ -399,25 +464,29 @@ const char *tgc_param_name(const Tgc *t, int i) { return param(t, i) ? param(t, 
 int tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n)
 {
         const Param *p = param(t, i);
-        for (int d = 0; p && d < p->n_dims; d++)
+        for (int d = 0; p && dim && d < p->n_dims; d++)
                 dim[d] = p->dim[d];
-        *n = p ? p->count : 0;
+        if (n)
+                *n = p ? p->count : 0;
         return p ? p->n_dims : 0;
 }
 
 int tgc_param_get(Tgc *t, int i, float *data, TgcError *error)
 {
         Err e = { 0, "" };
-        return result(param(t, i) ? session_param_get(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
-                                            tgc_param_count(t) - 1),
-                      &e, error);
+        int code = NEED(NEED(TGC_OK, t), data);
+        if (!code)
+                code = param(t, i) ? session_param_get(t->session, i, data, &e)
+                                   : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
+                                             tgc_param_count(t) - 1);
+        return result(code, &e, error);
 }
 
 int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error)
 {
         Err e = { 0, "" };
-        int code = is_free(t, &e);
+        int code = NEED(NEED(TGC_OK, t), data);
+        code = code ? code : is_free(t, &e);
         if (!code)
                 code = param(t, i) ? session_param_set(t->session, i, data, &e)
                                    : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,

@@ -10,8 +10,10 @@
  *
  * The library has no global state, never prints and never exits.  A Tgc is used by
  * one thread at a time.  Functions return 0 or a TgcStatus; the error (may be NULL)
- * is filled only on failure.  Without memory they return TGC_STATUS_NO_MEMORY with the size that
- * was refused; libgomp and NVRTC, which the compiled code and the CUDA device use, end the process
+ * is filled only on failure.  Where a pointer that a function needs is NULL it returns
+ * TGC_STATUS_USAGE and says which; what returns no status returns 0 or NULL.  Without memory
+ * functions return TGC_STATUS_NO_MEMORY with the size that was refused; libgomp and NVRTC, which
+ * the compiled code and the CUDA device use, end the process
  * themselves where theirs is refused.  Loading a plan runs the code inside it: open only plans you
  * would also run as programs (SECURITY.md).  The plan is read into memory: what happens to its file
  * afterwards changes nothing. */
@@ -224,7 +226,7 @@ int tgc_train_step(Tgc *t, TgcStep *step, TgcError *error);
 
 int tgc_param_count(const Tgc *t);
 const char *tgc_param_name(const Tgc *t, int i);
-/* Dimensions into dim[8]; returns how many; *n is the number of elements. */
+/* Dimensions into dim[8]; returns how many; *n is the number of elements.  Both may be NULL. */
 int tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n);
 int tgc_param_get(Tgc *t, int i, float *data, TgcError *error);
 int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error);

@@ -409,6 +409,13 @@ TEST (ids_are_checked) {
         const int *p = ids;
         CHECK(!tgc_embed_ids(t, &p, &(int) { 2 }, 1, v, &e));
         CHECK(!tgc_embed_ids(t, NULL, NULL, 0, v, &e));
+        CHECK(tgc_embed_ids(t, &(const int *) { NULL }, &(int) { 2 }, 1, v, &e) ==
+                      TGC_STATUS_USAGE &&
+              strstr(e.message, "ids[0] is NULL"));
+        CHECK(tgc_embed_ids(t, &p, &(int) { 2 }, 1, NULL, &e) == TGC_STATUS_USAGE);
+        CHECK(tgc_embed(t, &(const char *) { NULL }, &(size_t) { 2 }, 1, v, &e) ==
+                      TGC_STATUS_USAGE &&
+              strstr(e.message, "text[0] is NULL"));
         CHECK(tgc_embed_ids(t, &p, &(int) { 0 }, 1, v, &e) == TGC_STATUS_USAGE);
         CHECK(tgc_embed_ids(t, &p, &(int) { 41 }, 1, v, &e) == TGC_STATUS_USAGE);
         CHECK(strstr(e.message, "1 to 40"));

@@ -277,7 +277,7 @@ static int intrude(void *user, int token)
         Tgc *t = user;
         TgcError err;
         TgcBatch *b;
-        TgcStep step = { 0 };
+        TgcStep step = { .ids = &token, .targets = &token };
         double nll;
         float x[33] = { 0 };
         int refused = 0;
@@ -292,6 +292,63 @@ static int intrude(void *user, int token)
                           !tgc_param_get(t, 0, x, &err),
                   "%d of 7 are refused: %s", refused, err.message);
         return 0;
+}
+
+/* Each refusal is a usage error that says which pointer is NULL. */
+static void check_null(Tgc *t)
+{
+        TgcError e;
+        TgcSampling how = tgc_sampling();
+        TgcBatch *b = NULL;
+        TgcToken token[TGC_MOST_TOKENS];
+        TgcStep step = { .batch = 1, .tokens = 2, .micro = 1, .targets = (int[]) { 1, 2 } };
+        Tgc *other = t;
+        int *ids = &(int) { 1 }, n;
+        char *text = "x", first;
+        size_t size;
+#define IS_NULL(call, says)                                                                   \
+        CHECK_MSG((call) == TGC_STATUS_USAGE && strstr(e.message, says " is NULL"), "%s: %s", \
+                  #call, e.message)
+        IS_NULL(tgc_open(&other, NULL, NULL, &e), "tgc_open: path");
+        CHECK(!other);
+        IS_NULL(tgc_open(NULL, "x.plan", NULL, &e), "tgc_open: t");
+        CHECK(tgc_open(NULL, NULL, NULL, NULL) == TGC_STATUS_USAGE);
+        IS_NULL(tgc_encode(t, NULL, 1, &ids, &n, &e), "tgc_encode: text");
+        CHECK(!ids);
+        IS_NULL(tgc_encode(t, "a", 1, NULL, &n, &e), "tgc_encode: ids");
+        IS_NULL(tgc_encode(NULL, "a", 1, &ids, &n, &e), "tgc_encode: t");
+        IS_NULL(tgc_text(t, NULL, 1, &text, &size, &e), "tgc_text: ids");
+        IS_NULL(tgc_text(t, &n, 0, &text, NULL, &e), "tgc_text: n");
+        IS_NULL(tgc_reset(NULL, &e), "tgc_reset: t");
+        IS_NULL(tgc_prompt(t, NULL, 2, &e), "tgc_prompt: ids");
+        IS_NULL(tgc_generate(NULL, NULL, 1, NULL, NULL, &e), "tgc_generate: t");
+        how.n_bias = 1;
+        CHECK(!tgc_prompt(t, (int[]) { 1 }, 1, &e));
+        IS_NULL(tgc_generate(t, &how, 1, NULL, NULL, &e), "n_bias is 1, and bias");
+        how.n_bias = 0;
+        how.n_dry_breakers = 2;
+        IS_NULL(tgc_generate(t, &how, 1, NULL, NULL, &e), "dry_breakers is 2, and dry_breakers");
+        IS_NULL(tgc_score(t, NULL, 2, NULL, NULL, &e), "tgc_score: ids");
+        IS_NULL(tgc_embed(t, NULL, &size, 1, NULL, &e), "tgc_embed: text");
+        IS_NULL(tgc_embed_ids(t, NULL, NULL, 1, NULL, &e), "tgc_embed_ids: ids");
+        IS_NULL(tgc_train_step(t, NULL, &e), "tgc_train_step: step");
+        IS_NULL(tgc_train_step(t, &step, &e), "tgc_train_step: step->ids");
+        IS_NULL(tgc_param_get(t, 0, NULL, &e), "tgc_param_get: data");
+        IS_NULL(tgc_param_set(t, 0, NULL, &e), "tgc_param_set: data");
+        IS_NULL(tgc_batch_open(NULL, t, &e), "tgc_batch_open: b");
+        IS_NULL(tgc_batch_open(&b, NULL, &e), "tgc_batch_open: t");
+        IS_NULL(tgc_batch_add(NULL, ids, 0, NULL, &n, &e), "tgc_batch_add: b");
+        IS_NULL(tgc_batch_fork(NULL, 1, NULL, &n, &e), "tgc_batch_fork: b");
+        IS_NULL(tgc_batch_drop(NULL, 1, &e), "tgc_batch_drop: b");
+        IS_NULL(tgc_batch_step(NULL, token, &n, &e), "tgc_batch_step: b");
+#undef IS_NULL
+        CHECK(!b && !tgc_device(NULL) && !tgc_vocab(NULL) && !tgc_context(NULL) &&
+              !tgc_batch(NULL) && !tgc_width(NULL) && !tgc_is_end(NULL, 1) &&
+              !tgc_adapter(NULL, "a") && !tgc_adapter(t, NULL) && !tgc_batch_left(NULL) &&
+              !tgc_param_count(NULL) && !tgc_param_name(NULL, 0) &&
+              !tgc_decode(t, -1, 1, NULL, 4) && !tgc_decode(NULL, -1, 1, &first, 1) &&
+              tgc_param_shape(t, 0, NULL, NULL) > 0);
+        CHECK(!tgc_reset(t, &e));
 }
 
 TEST (public_interface) {
@@ -324,6 +381,7 @@ TEST (public_interface) {
         CHECK(!tgc_reset(t, &err));
         CHECK(!tgc_score(t, (int[]) { 1, 3, 2 }, 3, 0, nll, &err) && nll[0] < nll[1]);
         CHECK(tgc_encode(t, "a", 1, 0, 0, &err) == TGC_STATUS_USAGE);
+        check_null(t);
         CHECK(tgc_param_count(t) == 2 && !strcmp(tgc_param_name(t, 0), "x") &&
               !tgc_param_name(t, 2));
         CHECK(!tgc_param_get(t, 0, x, &err) && tgc_param_get(t, 9, x, &err));

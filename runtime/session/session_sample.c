@@ -80,6 +80,11 @@ static int check_numbers(const Sampling *h, Err *e)
 
 static int check_lists(const Sampling *h, int V, Err *e)
 {
+        if ((h->n_bias && !h->bias) || (h->n_dry_breakers && !h->dry_breakers))
+                return err_set(e, TGC_USAGE, "%s is %d, and %s is NULL",
+                               h->n_bias && !h->bias ? "n_bias" : "n_dry_breakers",
+                               h->n_bias && !h->bias ? h->n_bias : h->n_dry_breakers,
+                               h->n_bias && !h->bias ? "bias" : "dry_breakers");
         for (int i = 0; i < h->n_bias; i++) {
                 const TgcBias *b = &h->bias[i];
                 if (b->token < 0 || b->token >= V)

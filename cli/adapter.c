@@ -191,8 +191,13 @@ static int import_one(Through *t, const Adapter *a, Err *e)
                         : err_set(e, TGC_NO_MEMORY, "%s: no memory", a->dir);
         if (!code && a->names && !(code = weight_map_parse(&names, a->names, path, e)))
                 code = weight_map_compose(t->map, names, ck, e);
-        if (!code)
-                code = weight_map_import(t->map, ck, &set, NULL, e);
+        if (!code && (code = weight_map_import(t->map, ck, &set, NULL, e)) == TGC_BAD_FILE && e) {
+                const Err why = *e;
+                err_set(e, code,
+                        "--lora %.200s: %.600s; %s and the model's linears say which tensors it "
+                        "has, and of which shapes",
+                        a->dir, why.msg, names ? "its metadata" : "its adapter_config.json");
+        }
         if (names) { /* t->map has strings of it */
                 weight_map_free(t->map);
                 t->map = NULL;

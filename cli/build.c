@@ -56,8 +56,11 @@ static bool has_config(const BuildOptions *o)
 static int graph_failed(const BuildOptions *o, const Diag *d, Err *e)
 {
         const int code = d->code ? d->code : TGC_BAD_FILE;
-        return has_config(o) && code != TGC_NO_MEMORY ? err_set(e, code, "%s: %s", o->model, d->msg)
-                                                      : err_set(e, code, "%s", d->msg);
+        const char *own = o->choices_name; /* a file that has its own lines */
+        const bool names = own && !strncmp(d->msg, own, strlen(own));
+        return has_config(o) && !names && code != TGC_NO_MEMORY
+                       ? err_set(e, code, "%s: %s", o->model, d->msg)
+                       : err_set(e, code, "%s", d->msg);
 }
 
 /* A model of ours names its own line; what is wrong is in the user's file. */
@@ -222,6 +225,16 @@ bool model_is_ours(ModelKind kind, const char *path)
                 ours = f->n == n && !memcmp(f->text, text, n);
         free(text);
         return ours;
+}
+
+bool model_is_within(const char *name)
+{
+        for (const ModelFile *f = model_files; f->name; f++) {
+                const size_t n = strlen(name);
+                if (!strncmp(f->name, name, n) && (!f->name[n] || !strcmp(f->name + n, ".lua")))
+                        return true;
+        }
+        return false;
 }
 
 bool model_is_ours_by(const char *name, const char *text)

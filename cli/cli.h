@@ -137,6 +137,7 @@ typedef struct BuildOptions {
 /* A family's, or a file that comes with tgc: those are tested. */
 bool model_is_ours(ModelKind kind, const char *path);
 bool model_is_ours_by(const char *name, const char *text);
+bool model_is_within(const char *name); /* gpt, gpt.lua: of a model that comes with tgc */
 /* Read and compile: adds every section but tokenizer, weights and machine code. */
 int build_plan(Plan *p, const BuildOptions *o, Err *e);
 /* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into
@@ -168,6 +169,8 @@ bool effects_known(OptionId o, CommandId cmd); /* effects.def has a line for it 
 
 /* TGC_USAGE where an output is a file that the command reads */
 int outputs_check(const Args *a, Err *e);
+/* Refuses an --out_dir that is a file.  A resumed run may be named by its folder alone. */
+int out_dir_check(const Args *a, Err *e);
 /* Do both stand for one file or folder that is there? */
 bool paths_same(const char *a, const char *b);
 

@@ -145,6 +145,16 @@ static bool activations_or_none(const Given *g)
         return offloads_activations(g->a) || !opt_int(g->a, O_OFFLOAD);
 }
 
+static bool trained_adapters(const Given *g)
+{
+        for (int i = 0; i < g->a->v[O_LORA].n; i++) {
+                const char *s = g->a->v[O_LORA].list[i];
+                if (strchr(s, '=') && !file_is_dir(s))
+                        return false;
+        }
+        return true;
+}
+
 static bool shifts(const Given *g) { return flag(g, O_CONTEXT_SHIFT); }
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
 static bool as_object(const Given *g) { return flag(g, O_JSON); }
@@ -300,6 +310,9 @@ int effects_check(const Args *a, Err *e)
         if ((((ON_MODEL | ON_EXPORT) >> a->cmd) & 1) &&
             model_kind(a->pos[0], &g.kind, path, sizeof path, NULL))
                 return TGC_OK; /* the command says what is wrong */
+        if ((ON_MODEL >> a->cmd & 1) && g.kind == MODEL_LUA && !file_exists(a->pos[0]) &&
+            !model_is_within(a->pos[0]))
+                return TGC_OK; /* nor is there a model of that name */
         g.mode = mode_of_command(a, g.kind, path);
         for (int i = 0; i < N_EFFECTS; i++) {
                 const OptionId o = effect[i].option;

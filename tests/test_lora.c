@@ -284,6 +284,7 @@ TEST (hostile_adapters_are_refused_by_name) {
                 const char *was, *now, *says;
         } row[] = {
                 { "\"r\": 4", "\"r\": 5", "[4,32], the map wants [5,32]" },
+                { "\"r\": 4", "\"r\": 5", "its adapter_config.json and the model's linears say" },
                 { "\"r\": 4", "\"r\": 0", "r 0: a number from 1 to" },
                 { "\"r\": 4", "\"r\": 1.5", "r 1.5: a whole number is wanted" },
                 { "\"bias\": \"none\"", "\"bias\": \"all\"", "bias \"all\"" },

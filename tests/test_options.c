@@ -187,6 +187,7 @@ static const struct {
         { O_WEIGHT_TYPE, "compile tests/data/gguf/kinds.gguf --mode both --weight-type keep -o @/x",
           "weights in blocks are frozen",
           "compile tests/data/gguf/kinds.gguf --weight-type keep -q -o @/x" },
+        { O_LORA, "run " GPT "--lora r=4 --prompt-ids 1", "begins a new adapter", NULL },
         { O_TF32, "compile " GPT "--tf32 --target cpu -o @/x", "CPU alone",
           "compile " GPT "--tf32 -q -o @/x" },
         { O_TF32, "run " GPT "--tf32 --device cpu --prompt-ids 1", "CPU alone", NULL },

@@ -180,10 +180,10 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                 const CkTensor t = ck_as_blocks(j->t, p->dtype);
                 if (!ck_can_convert(p->dtype, t.dtype, wm_entry_affine(x)))
                         return err_set(e, TGC_BAD_FILE,
-                                       "%s:%d: error: parameter %.200s is %s, tensor %.200s is %s: "
-                                       "no conversion",
-                                       m->name, x->line, p->name, ck_dtype_name(p->dtype), t.name,
-                                       ck_dtype_name(t.dtype));
+                                       "%s: tensor %.200s is %s, parameter %.200s is %s: no "
+                                       "conversion (%s:%d)",
+                                       checkpoint_path(ck), t.name, ck_dtype_name(t.dtype), p->name,
+                                       ck_dtype_name(p->dtype), m->name, x->line);
                 if (ck_block_values(p->dtype) > 1 && !stay_blocks(x, &t, &j->box))
                         return err_set(e, TGC_BAD_FILE,
                                        "%s:%d: error: parameter %.200s is in blocks of %s, which "

@@ -169,7 +169,7 @@ bool effects_known(OptionId o, CommandId cmd); /* effects.def has a line for it 
 
 /* TGC_USAGE where an output is a file that the command reads */
 int outputs_check(const Args *a, Err *e);
-/* Refuses an --out_dir that is a file.  A resumed run may be named by its folder alone. */
+/* Refuses a given --out_dir that is a file, where something is written to it. */
 int out_dir_check(const Args *a, Err *e);
 /* Do both stand for one file or folder that is there? */
 bool paths_same(const char *a, const char *b);

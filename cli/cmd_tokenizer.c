@@ -37,12 +37,12 @@ static int say_result(const Args *a, const char *path, TokTrained r, double took
         cJSON *o;
 
         if (!opt_flag(a, O_JSON)) {
-                say(&talk, "%s: %d tokens, %d merges from %.1f MB of text, %zu words, %.1f s", path,
-                    r.vocab, r.merges, (double)r.bytes / 1e6, r.words, took);
+                say(&talk, "%s: %d tokens, %d merges from %.1f MB of text, %zu words, %.1f s\n",
+                    path, r.vocab, r.merges, (double)r.bytes / 1e6, r.words, took);
                 if (r.vocab < asked)
                         say(&talk,
                             "%s: %d tokens were asked for, but in this text no two "
-                            "tokens stand side by side any more",
+                            "tokens stand side by side any more\n",
                             path, asked);
                 return TGC_OK;
         }

@@ -507,8 +507,10 @@ static int train(Train *t, Err *e)
 int cmd_train(const Args *a, Err *e)
 {
         Train t;
-        int code = train_open(&t, a, e);
-        if (!code)
+        int code = opt_int(a, O_SHOW_DATA) ? TGC_OK : out_dir_check(a, e);
+        if (code)
+                return code;
+        if (!(code = train_open(&t, a, e)))
                 code = opt_int(a, O_SHOW_DATA) ? data_show(&t, e) : train(&t, e);
         train_close(&t);
         return code;

@@ -104,6 +104,15 @@ static int check_model(const Args *a, OptionId o, Err *e)
         return code;
 }
 
+int out_dir_check(const Args *a, Err *e)
+{
+        const char *dir = opt_str(a, O_OUT_DIR);
+        if (!opt_set(a, O_OUT_DIR) || opt_flag(a, O_EVAL_ONLY) || !file_exists(dir) ||
+            file_is_dir(dir))
+                return TGC_OK;
+        return err_set(e, TGC_IO, "--out_dir %s: is a file, and a folder is needed", dir);
+}
+
 int outputs_check(const Args *a, Err *e)
 {
         for (int i = 0; i < N_OUTPUTS; i++) {

@@ -173,7 +173,13 @@ int again_take(Train *t, Err *e)
                 return data_again(a, e);
         if (!(path = file_join(dir, NAME)))
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!file_exists(path)) {
+        if (!file_exists(path) && opt_set(a, O_OUT_DIR) && strcmp(opt_str(a, O_OUT_DIR), dir)) {
+                code = err_set(
+                        e, TGC_USAGE,
+                        "train: --data is missing; `tgc train %s --resume` goes on with what "
+                        "the run in %s learned from",
+                        opt_str(a, O_OUT_DIR), opt_str(a, O_OUT_DIR));
+        } else if (!file_exists(path)) {
                 code = err_set(
                         e, TGC_USAGE,
                         "%s: there is no run.txt, which says how the run was started: tgc train "

@@ -223,6 +223,14 @@ TEST (first_mistakes) {
         EXPECT("run meta/llama -p hi", TGC_IO, "tgc downloads nothing");
         EXPECT("run https://some.where/gpt2 -p hi", TGC_IO, "tgc downloads nothing");
         EXPECT("run tests/none -p hi", TGC_IO, "no such file or folder\n");
+        EXPECT("run none -p hi --weight-type keep", TGC_IO, "no model of that name comes with tgc");
+        EXPECT("train gpt --data tests/data/text/stories.txt --out_dir Makefile", TGC_IO,
+               "--out_dir Makefile: is a file, and a folder is needed");
+        EXPECT("train tests/data/models/story --out_dir x --resume", TGC_USAGE,
+               "--data is missing; `tgc train x --resume` goes on");
+        EXPECT("compile tests/data/gguf/gpt2.gguf --tuned Makefile -o x", TGC_BAD_FILE,
+               "Makefile:1: error: not a text of choices");
+        CHECK_MSG(!strncmp(r.err, "Makefile:1:", 11), "%s", r.err);
         EXPECT("run tests/data/gguf -p hi", TGC_BAD_FILE, "tests/data/gguf/blocks.gguf");
 }
 
@@ -314,7 +322,9 @@ TEST (tokenizer_train) {
         write_file(text, "ab");
         snprintf(line, sizeof line, "tokenizer train - --vocab-size 1000 -o %s", scratch(""));
         CHECK_MSG(tgc(line) == 0 && strstr(r.err, "tokenizer.json: 257 tokens, 1 merges") &&
-                          strstr(r.err, "1000 tokens were asked for, but"),
+                          strstr(r.err, " s\n") &&
+                          strstr(r.err, "1000 tokens were asked for, but") &&
+                          r.err[strlen(r.err) - 1] == '\n',
                   "%s", r.err);
         input = "/dev/null";
         EXPECT("tokenizer train a.txt", TGC_USAGE, "-o tokenizer.json is missing");

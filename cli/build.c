@@ -51,14 +51,22 @@ static bool has_config(const BuildOptions *o)
         return o->kind == MODEL_HF || o->kind == MODEL_LLAMA2C || o->kind == MODEL_GGUF;
 }
 
-/* A message about a graph has the line of its Lua, which may be ours: the folder or file that it
- * was made for stands before it. */
+static bool is_json(const char *path)
+{
+        const size_t n = path ? strlen(path) : 0;
+        return n > 5 && !strcmp(path + n - 5, ".json");
+}
+
+/* A message about a graph has the line of its Lua.  If that is ours, the user's folder or file
+ * stands before it; the user's own Lua begins the message, as editors want it. */
 static int graph_failed(const BuildOptions *o, const Diag *d, Err *e)
 {
         const int code = d->code ? d->code : TGC_BAD_FILE;
         const char *own = o->choices_name; /* a file that has its own lines */
         const bool names = own && !strncmp(d->msg, own, strlen(own));
-        return has_config(o) && !names && code != TGC_NO_MEMORY
+        if (o->own && has_config(o) && !is_json(o->own) && code != TGC_NO_MEMORY)
+                return err_set(e, code, "%s (for %s)", d->msg, o->model);
+        return has_config(o) && !o->own && !names && code != TGC_NO_MEMORY
                        ? err_set(e, code, "%s: %s", o->model, d->msg)
                        : err_set(e, code, "%s", d->msg);
 }
@@ -96,12 +104,6 @@ static void show_said(const Build *b)
         if (b->said_more)
                 fprintf(stderr, "%s... the model prints more than can be shown\n",
                         b->said.s[b->said.n - 1] == '\n' ? "" : "\n");
-}
-
-static bool is_json(const char *path)
-{
-        const size_t n = path ? strlen(path) : 0;
-        return n > 5 && !strcmp(path + n - 5, ".json");
 }
 
 /* One attempt to read; -D values are o's and `extra`, which may be NULL. */

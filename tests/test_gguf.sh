@@ -165,7 +165,7 @@ say export_rounds_once "$p"
 say own_model "$(tgc 0 '1.02k parameters .bf16, with weights' compile "$data/gguf/blocks.gguf" \
         --model own.lua -o x.plan)"
 sed 's/b.outputs(/b.outputs(nil + /' own.lua > bad.lua
-say own_model_wrong "$(tgc 3 'gguf/blocks.gguf: bad.lua:1[0-9]: error: .*nil' compile \
+say own_model_wrong "$(tgc 3 '^bad.lua:1[0-9]: error: .*nil .for .*gguf/blocks.gguf.$' compile \
         "$data/gguf/blocks.gguf" --model bad.lua -o x.plan)"
 for m in gguf/phi3.gguf families/phi3; do
         say graph_of_our_lua "$(tgc 3 "$m: llama.lua:[0-9]+: error: attention: heads of width" \

@@ -129,7 +129,7 @@ say config_error_has_the_line "$p"
 sed -i 's/"relu"/"tanh"/' mine/config.json
 
 sed 's/b.linear/b.linaer/' mine.lua > slip.lua
-p=$(try 3 '^slip.lua:14: error: ' "$TGC" dump mine --model slip.lua --manifest)
+p=$(try 3 '^slip.lua:14: error: .* .for mine.$' "$TGC" dump mine --model slip.lua --manifest)
 say an_error_of_the_model_is_at_its_own_line "$p"
 
 sed 's/words/wrods/' mine.lua > slip.lua

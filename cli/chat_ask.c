@@ -230,6 +230,7 @@ int messages_read(const Args *a, char **text, size_t *n, Err *e)
                                      : read_stdin(text, n, e);
         if (code)
                 return code;
+        *n = drop_mark(*text, *n, name, NULL); /* no part of JSON */
         if (!(code = json_open(&in, &root, *text, *n, name, true, e))) {
                 if (json_type(root) != '[' && json_type(json_get(root, "messages")) != '[')
                         code = err_set(

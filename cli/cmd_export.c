@@ -7,6 +7,7 @@
 #include "../runtime/util/file.h"
 #include "gguf_model.h"
 #include "gguf_write.h"
+#include "load.h"
 #include "lora.h"
 #include "mixtures.h"
 #include "train.h"
@@ -299,6 +300,13 @@ int cmd_export(const Args *a, Err *e)
         if (!shard)
                 return err_set(e, TGC_USAGE, "--max-shard-size %.60s: give a size, as 5GB",
                                opt_str(a, O_MAX_SHARD));
+        if (opt_flag(a, O_MERGE) && a->v[O_LORA].n && path_has(a->pos[0], "model.plan") &&
+            path_has(a->pos[0], "adapter"))
+                return err_set(
+                        e, TGC_USAGE,
+                        "export: %s is a run with an adapter of its own, which --merge takes "
+                        "without --lora; --lora %.200s goes with the model that it is of",
+                        a->pos[0], a->v[O_LORA].list[0]);
         if (opt_flag(a, O_MERGE))
                 return (a->v[O_LORA].n ? merge : merge_run)(a, out, dtype, shard, &talk, e);
         Args plain = *a; /* here --dtype is the file's, not the plan's */

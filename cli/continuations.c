@@ -205,7 +205,7 @@ int continuations_read(Continuations *c, const char *text, size_t n, const char 
         int code = TGC_OK, line = 1;
         size_t k;
         *c = (Continuations) { 0 };
-        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
+        for (size_t at = text_mark(text, n); at < n && !code; at += k + 1, line++) {
                 char where[300];
                 const char *eol = memchr(text + at, '\n', n - at);
                 k = eol ? (size_t)(eol - text) - at : n - at;

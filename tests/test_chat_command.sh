@@ -31,6 +31,9 @@ ids=$(tr ' ' , < a)
 say answers_what_is_rendered "$(cmp a b)"
 "$TGC" run m.plan "${run[@]}" -q --rebuild --messages talk.json -n 20 --print-ids > a
 say rebuilt_too "$(cmp a b)"
+{ printf '\xef\xbb\xbf'; cat talk.json; } > mark.json
+"$TGC" tokenize m.plan --messages mark.json > a
+say a_mark_before_messages "$(printf 'Once there was a cat. ' | cmp a -)"
 "$TGC" tokenize m.plan --messages - --system Be. < talk.json > a
 say system_is_in_front "$(printf 'Be.Once there was a cat. ' | cmp a -)"
 "$TGC" tokenize m.plan --messages talk.json --chat-template-kwargs '{"shout": true}' > a

@@ -138,7 +138,7 @@ p=$(tgc 0 '' eval many.plan --continuations long --device cpu)
 [ "$p" ] || grep -q '"truncated":[1-9]' out || p="$(cat out)"
 say long_prompts_lose_their_beginning "$p"
 
-printf '%s\n3\n' "$(head -1 in)" > bad
+printf '\xef\xbb\xbf%s\n3\n' "$(head -1 in)" > bad
 p=$(tgc 3 'bad:2: not an object with' eval one.plan --continuations bad --device cpu)
 [ "$p" ] || [ ! -s out ] || p="some were printed: $(cat out)"
 printf '%s\n{"prompt": "a", "continuation": "b", "idx": 3}\n' "$(head -1 in)" > bad

@@ -223,6 +223,8 @@ TEST (a_run_is_merged) {
         unsetenv("TGC_DEVICE");
         CHECK(same_file(in_dir("whole/model.safetensors"), in_dir("whole2/model.safetensors")));
         /* that model's folder is not written over */
+        CHECK(tgc("export @/run --merge --lora " FROM "begin -o @/no") == TGC_USAGE &&
+              strstr(err, "is a run with an adapter of its own"));
         CHECK(tgc("export @/run --merge -o " FROM "base") == TGC_USAGE &&
               strstr(err, "is the folder of the model that --merge reads"));
         CHECK(tgc("export " FROM "base --merge --lora @/run/adapter -o " FROM "base") == TGC_USAGE);

@@ -73,7 +73,7 @@ kernels() {
                 return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test \
                 stored_gemv_test stored_gemm_test stored_stream_test fp8_gemm_test attention_test \
-                attention_tf32_test; do
+                attention_tf32_test ring_repeat_test; do
                 build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime \
                                 -Iruntime/weights -Itests -Itests/emulate

@@ -190,7 +190,7 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 $llama -D ctx=512" \
         say $? "attention of one token: $m" "$out/log"
 done
 
-# ---- ... and of several sequences the splits of a cache meet in clusters ----
+# ---- ... and of several sequences Hopper has a form of its own ----
 
 # no: four queries without tensor cores
 for m in "yes models/gpt.lua -D n_layer=1 -b 8" "yes models/llama.lua -D n_layer=1 -b 8 -c 2048" \
@@ -198,9 +198,9 @@ for m in "yes models/gpt.lua -D n_layer=1 -b 8" "yes models/llama.lua -D n_layer
         want=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
         "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
-                /^ *attention_decode_cluster</ { n++ }
+                /^ *attention_decode_(cluster|ring)</ { n++ }
                 /^ *attention_decode_task</ { all++ }
-                END { print n + 0, "in clusters of", all + 0
+                END { print n + 0, "of Hopper beside", all + 0
                       exit !all || (n > 0) != (want == "yes") }' > "$out/log"
         say $? "caches of several sequences: $m" "$out/log"
 done

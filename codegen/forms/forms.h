@@ -298,16 +298,18 @@ typedef struct AttentionWork {
         const char *lse;
 } AttentionWork;
 
-/* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
- * done: C text; counts: sequences, and tokens of each.  many: one block per kv head's rows and
- * sequence fills the device; blocks: that grid. */
+/* Few queries, `rows` at a time, over a cache in `splits` parts, each of a multiple of `least` keys
+ * (0: of what a block takes in a step); the grid is ARCH_ANY's.  parts, done: C text; counts:
+ * sequences, and tokens of each.  ring: attention_decode_ring_sm90.cuh may serve, with `heads`
+ * sets of rows at most; of_heads is the grid with one block for each. */
 typedef struct DecodeWork {
         Ref r;
-        int rows, splits;
+        int rows, splits, least;
         Grid grid;
         const char *parts, *done, *counts;
-        bool many;
-        Grid blocks;
+        bool ring;
+        int64_t heads;
+        Grid of_heads;
 } DecodeWork;
 
 /* What the kernel of dq computes: dq alone, or all three (dk's and dv's kernel is left out). */

@@ -176,75 +176,143 @@ bool sm90_attention_short(Build *b, const void *problem)
         return false;
 }
 
-/* Splits of a cache are merged in clusters.  Several queries per kv head only on tensor cores:
- * scalar code takes longer than the merge saves, and a cluster waits until eight multiprocessors
- * have registers for it (docs/notebook/decode.md).  With many sequences one block does the work of
- * a cluster (stream). */
-bool sm90_attention_decode(Build *b, const void *problem)
+/* ---- over a cache ---- */
+
+enum {
+        CLUSTER = 8,   /* blocks of a cluster: the most that every GPU of the kind supports */
+        RING_KEYS = 16 /* keys of a warp and step: a TMA box */
+};
+
+/* Bytes of the record of one query row of a part. */
+static int decode_record(int D) { return ((D + 1) / 2 * 2 + 2) * 4; }
+
+static bool decode_maps_fit(Emit *e, const Node *n)
 {
-        const DecodeWork *work = problem;
-        const Ref r = work->r;
-        const int rows = work->rows, splits = work->splits;
-        enum {
-                CLUSTER = 8, /* blocks of a cluster: the most that every GPU of the kind supports */
-                MOST_STAGES = 3,
-                STREAM_KEYS = 16, /* keys per warp and step: a TMA box */
-                SM_SMEM = 227 << 10,
-                HALF = (228 << 10) / 2 - 1024 /* shared memory of each of two blocks on a
-                                               * multiprocessor */
-        };
+        return sm90_attention_maps_fit(e, n->in[1]) && sm90_attention_maps_fit(e, n->in[2]);
+}
+
+static const char *decode_tile(Build *b, const DecodeWork *w)
+{
+        return arena_fmt(b->e->tmp, "AttDecode<%d, %d, %d, %d>", w->rows, w->splits, b->any.threads,
+                         w->least);
+}
+
+/* A launch of attention_decode_ring_sm90.cuh. */
+typedef struct Ring {
+        int blocks, clusters, stages, smem;
+} Ring;
+
+/* Bytes of a stage: 16 keys and values of every warp (8-bit ones with their exponents), and
+ * mbarriers. */
+static int ring_stage(int D, bool codes, int threads)
+{
+        return codes ? threads * (D + 32) : threads * D * 2 + threads / 32 * 8;
+}
+
+static int ring_smem(const DecodeWork *w, int D, bool codes, int threads, const Ring *ring)
+{
+        const int warps = threads / 32, row = decode_record(D),
+                  stage = ring_stage(D, codes, threads),
+                  parts = ring->blocks == 1     ? 0
+                          : ring->clusters == 1 ? w->splits
+                                                : ring->blocks;
+        return (ring->stages * stage + (warps + parts) * w->rows * row + 15) / 16 * 16 + 16;
+}
+
+/* About two blocks a multiprocessor: more of them read memory at more places at once, which is
+ * slower.  Two clusters where one block a part leaves multiprocessors idle.  Stages for IN_FLIGHT
+ * bytes of the blocks that share a multiprocessor; a block that is alone leaves room for the next
+ * launch's.  (docs/notebook/decode.md) */
+static Ring ring_choice(const DecodeWork *w, int D, bool codes, int threads)
+{
+        enum { IN_FLIGHT = 128 << 10, MOST_STAGES = 4 };
+        const int by_registers = D == 64 ? 4 : 2, /* 126 a thread, 200 with heads of 128 */
+                least = codes ? 3 : 2;
+        Ring ring = { .blocks = CLUSTER, .clusters = 1 };
+        while (ring.blocks > w->splits ||
+               (ring.blocks > 1 && w->heads * ring.blocks > 2 * SM90A_SMS))
+                ring.blocks /= 2;
+        if (w->splits == 2 * ring.blocks && ring.blocks > 1 && w->heads * w->splits <= SM90A_SMS)
+                ring.clusters = 2;
+        int64_t share = (w->heads * ring.blocks * ring.clusters + SM90A_SMS - 1) / SM90A_SMS;
+        if (ring.blocks == CLUSTER && share > 1)
+                share++; /* clusters of eight leave multiprocessors of a GPC over */
+        if (share > by_registers)
+                share = by_registers;
+        const int64_t stages = (IN_FLIGHT / ring_stage(D, codes, threads) + share - 1) / share;
+        ring.stages = (int)(share == 1 || stages < least ? least
+                            : stages > MOST_STAGES       ? MOST_STAGES
+                                                         : stages);
+        ring.smem = ring_smem(w, D, codes, threads, &ring);
+        return ring;
+}
+
+static bool decode_ring(Build *b, const DecodeWork *w)
+{
         Emit *e = b->e;
-        const Node *n = NODE(e->g, r);
-        const Type *q = &NODE(e->g, n->in[0])->type;
+        const Node *n = NODE(e->g, w->r);
         const bool codes = NODE(e->g, n->in[1])->type.dt == DT_FP8;
-        const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
-                  cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
-                  row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
-                  apart = ((warps + 1) * cluster * row + 15) / 16 * 16, /* parts have their own
-                                                                         * place */
-                lane = codes ? D + 32 : D * 2,
-                  stage = b->any.threads * lane + (codes ? 0 : warps * 8);
-        const bool maps = codes || (sm90_attention_maps_fit(e, n->in[1]) &&
-                                    sm90_attention_maps_fit(e, n->in[2]));
-        int stages = work->many && maps ? MOST_STAGES : 0;
-        while (stages && records + stages * stage > SM_SMEM)
-                stages--;
-        const bool streams = stages > 1, merges_once = streams && apart + 2 * stage <= HALF;
-        if (merges_once)
-                stages = 2;
-        if (splits == 1 && !streams)
+        const int D = (int)NODE(e->g, n->in[0])->type.dim[3].n;
+        const Ring ring = ring_choice(w, D, codes, b->any.threads);
+        if (!w->ring || ring.smem > SM90A_SMEM || (!codes && !decode_maps_fit(e, n)))
                 return false;
-        Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
+        Form *f = form_begin(b, ARCH_SM90A, "attention_decode_ring_sm90");
         f->threads = b->any.threads;
-        f->smem = merges_once ? apart + stages * stage
-                  : streams   ? records + stages * stage
-                              : records + 16;
-        f->cluster = streams ? 1 : cluster;
-        f->grid = !streams           ? work->grid
-                  : splits > cluster ? grid_times(work->blocks, grid_blocks(splits / cluster))
-                                     : work->blocks;
+        f->smem = ring.smem;
+        f->cluster = ring.blocks;
+        f->grid = grid_times(w->of_heads, grid_blocks(ring.blocks * ring.clusters));
         f->waits = true;
-        const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
-                   *name = streams ? "stream" : "cluster",
-                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d%s>", type,
-                                      rows, splits, b->any.threads, cluster,
-                                      streams ? arena_fmt(e->tmp, ", %d, %d", stages,
-                                                          merges_once ? cluster : 1)
-                                              : "");
+        const char *shape = arena_fmt(e->tmp, "<%s, \1_att, %s, %d, %d, %d>",
+                                      c_type(NODE(e->g, value_base(e->g, n->in[0]))->type.dt),
+                                      decode_tile(b, w), ring.blocks, ring.clusters, ring.stages);
         build_line(b,
-                   "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts "
-                   "it\");",
-                   name, shape, f->smem);
+                   "static_assert(attention_decode_ring_smem%s() == %d, \"as sm90_attention.c "
+                   "counts it\");",
+                   shape, f->smem);
         const char *mk = "AttMap()", *mv = mk;
-        if (streams && !codes) {
-                mk = boxes_map(b, n->in[1], STREAM_KEYS, "map_k");
-                mv = boxes_map(b, n->in[2], STREAM_KEYS, "map_v");
+        if (!codes) {
+                mk = boxes_map(b, n->in[1], RING_KEYS, "map_k");
+                mv = boxes_map(b, n->in[2], RING_KEYS, "map_v");
         }
-        build_line(b, "attention_decode_%s%s(%sin, %s, %s, %s, rt, tile, smem, epilogue);", name,
-                   shape, streams ? arena_fmt(e->tmp, "%s, %s, ", mk, mv) : "", work->parts,
-                   work->done, work->counts);
+        build_line(b, "attention_decode_ring%s(%s, %s, in, %s, %s, %s, rt, tile, smem, epilogue);",
+                   shape, mk, mv, w->parts, w->done, w->counts);
         return true;
 }
+
+/* Splits of a cache are merged in clusters.  Several queries per kv head only on tensor cores:
+ * scalar code takes longer than the merge saves, and a cluster waits until eight multiprocessors
+ * have registers for it (docs/notebook/decode.md). */
+bool sm90_attention_decode(Build *b, const void *problem)
+{
+        const DecodeWork *w = problem;
+        Emit *e = b->e;
+        if (decode_ring(b, w))
+                return true;
+        if (w->splits == 1)
+                return false;
+        const Node *n = NODE(e->g, w->r);
+        const int D = (int)NODE(e->g, n->in[0])->type.dim[3].n,
+                  cluster = w->splits < CLUSTER ? w->splits : CLUSTER,
+                  records = b->any.threads / 32 + cluster;
+        Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
+        f->threads = b->any.threads;
+        f->smem = (records * w->rows * decode_record(D) + 15) / 16 * 16 + 16;
+        f->cluster = cluster;
+        f->grid = w->grid;
+        f->waits = true;
+        const char *shape = arena_fmt(e->tmp, "<%s, \1_att, %s, %d>",
+                                      c_type(NODE(e->g, value_base(e->g, n->in[0]))->type.dt),
+                                      decode_tile(b, w), cluster);
+        build_line(b,
+                   "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c "
+                   "counts it\");",
+                   shape, f->smem);
+        build_line(b, "attention_decode_cluster%s(in, %s, %s, %s, rt, tile, smem, epilogue);",
+                   shape, w->parts, w->done, w->counts);
+        return true;
+}
+
+/* ---- prompts and training ---- */
 
 bool sm90_attention(Build *b, const void *problem)
 {

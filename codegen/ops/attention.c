@@ -20,7 +20,7 @@ static int splits_for(int64_t S, int64_t blocks, int64_t most)
  * Under --fast it may. */
 static int paged_splits(Emit *e, int64_t S, int64_t blocks, int64_t most)
 {
-        enum { LEAST = 4, MOST = 16, KEYS = 512 };
+        enum { LEAST = 8, MOST = 16, KEYS = 512 };
         int splits = 1;
         if (e->m->fast)
                 return splits_for(S, blocks, most);
@@ -60,30 +60,31 @@ static void over_cache(Att *t, int64_t B, int64_t T)
         while (r < per && r < 8)
                 r *= 2;
         bool mma = r > 1 && dt_size[t->dt] == 2 && (t->D == 64 || t->D == 128) && t->vec >= 8;
-        /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second
-         * wave pays for long caches alone (docs/notebook/decode.md). */
-        enum { ONCE_S = 8192 };
-        bool once = mma && t->D == 128 && S <= ONCE_S;
+        /* Blocks of mma are large: of heads of 128 one of 256 threads fills a multiprocessor, and a
+         * second wave pays for long caches alone (docs/notebook/decode.md). */
+        enum { ONCE_S = 8192, ONCE_SPLITS = 8, PART = 128 };
+        bool once = mma && t->D == 128 && S <= ONCE_S, ring = mma && (t->paged || once);
         int64_t groups = t->K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
                                                             : mma ? ANY_SMS
                                                                   : 2 * ANY_SMS;
-        enum { MANY_BLOCKS = 96 };
-        const int splits = t->paged ? paged_splits(e, S, B * groups, most)
-                                    : splits_for(S, B * groups, most);
-        int record = (int)(t->D + 1) / 2 * 2 + 2;
+        int splits = t->paged ? paged_splits(e, S, B * groups, most)
+                              : splits_for(S, B * groups, most);
+        if (ring && !t->paged && splits > ONCE_SPLITS)
+                splits = ONCE_SPLITS;
+        int record = (int)(t->D + 1) / 2 * 2 + 2, least = ring && t->paged ? PART : 0;
         b.any.waits = true;
         /* more threads reach further into the cache in one step, and parts to merge come
          * later; several rows keep a warp without tensor cores busy with arithmetic, and
          * more blocks serve better (docs/notebook/decode.md). */
-        b.any.threads = r == 1 || mma ? 256 : 128;
+        b.any.threads = r == 1 || (mma && !ring) ? 256 : 128;
         b.any.smem = b.any.threads / 32 * r * record * 4;
         b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
         text_add(build_decl(&b),
-                 "typedef AttDecode<%d, %d, %d> \1_tile;\n"
+                 "typedef AttDecode<%d, %d, %d, %d> \1_tile;\n"
                  "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as "
                  "attention.c has it\");\n"
                  "\n",
-                 r, splits, b.any.threads, type, mma ? "true" : "false");
+                 r, splits, b.any.threads, least, type, mma ? "true" : "false");
         build_functor(&b, &gr->epilogue[0], "epilogue");
         build_line(&b, "\1_epilogue epilogue = { a };");
         const char *parts = "(float *)0", *done = "(int *)0";
@@ -98,10 +99,17 @@ static void over_cache(Att *t, int64_t B, int64_t T)
                 form_leave_out(&b, ARCH_SM90A);
         if (r == 1 || mma)
                 forms_add(&b, FAMILY_attention_decode,
-                          &(DecodeWork) { gr->anchor, r, splits, grid, parts, done,
-                                          t->mixed ? "rt->sampled, 1" : "B, T",
-                                          t->paged && mma && B * groups >= MANY_BLOCKS,
-                                          grid_times(of_batch, grid_blocks(groups)) });
+                          &(DecodeWork) { .r = gr->anchor,
+                                          .rows = r,
+                                          .splits = splits,
+                                          .least = least,
+                                          .grid = grid,
+                                          .parts = parts,
+                                          .done = done,
+                                          .counts = t->mixed ? "rt->sampled, 1" : "B, T",
+                                          .ring = ring,
+                                          .heads = B * groups,
+                                          .of_heads = grid_times(of_batch, grid_blocks(groups)) });
         build_line(&b,
                    "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, %s, rt, tile, "
                    "smem, epilogue);",

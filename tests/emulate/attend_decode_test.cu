@@ -1,5 +1,5 @@
 /* attend_decode_test.cu: kernels/attention/attention_decode_sm90.cuh in the emulator: a cache's
- * parts in clusters, as a stream, in pages and of 8 bits.
+ * parts in clusters, through rings, in pages and of 8 bits.
  *
  * They are compared with attention_decode_task over the same q and cache, or with each other to the
  * bit.  Cache rows that are not written yet hold NaN. */
@@ -14,7 +14,7 @@ struct Queries {
         const float *slopes;
         const Rt *rt;
         int B, T, cap;
-        TmaMap map_k, map_v; /* of a stream of 16 bits */
+        TmaMap map_k, map_v; /* of rings of 16 bits */
 };
 
 /* Rows of a cache, in boxes of 16. */
@@ -74,16 +74,17 @@ void in_clusters(const Queries *a)
                                                 PutRow<E, A> { (E *)a->o });
 }
 
-/* The same by one block for N, in a ring of STAGES steps, with records of ROOM parts. */
-template <class E, class A, class Tile, int N, int STAGES, int ROOM>
-void in_turn(const Queries *a)
+/* The same through rings of STAGES steps; LEAST as in AttDecode. */
+template <class E, class A, class Tile, int BLOCKS, int CLUSTERS, int STAGES>
+void in_rings(const Queries *a)
 {
         TGC_SMEM(smem);
-        attention_decode_stream<E, A, Tile, N, STAGES, ROOM>(AttMap { &a->map_k, 0, A::D },
-                                                             AttMap { &a->map_v, 0, A::D },
-                                                             cached<E, A>(*a), a->work, a->done,
-                                                             a->B, a->T, a->rt, (int)blockIdx.x,
-                                                             smem, PutRow<E, A> { (E *)a->plain });
+        attention_decode_ring<E, A, Tile, BLOCKS, CLUSTERS, STAGES>(AttMap { &a->map_k, 0, A::D },
+                                                                    AttMap { &a->map_v, 0, A::D },
+                                                                    cached<E, A>(*a), a->work,
+                                                                    a->done, a->B, a->T, a->rt,
+                                                                    (int)blockIdx.x, smem,
+                                                                    PutRow<E, A> { (E *)a->o });
 }
 
 template <class E, class A, class Tile>
@@ -149,11 +150,14 @@ struct Decode {
                 run(what, in_clusters<E, X, Tile, N>, blocks * SPLITS, N, THREADS,
                     attention_decode_cluster_smem<E, X, Tile, N>(), &a);
         }
-        template <class X, int N, int STAGES, int ROOM = 1>
-        void run_stream()
+        template <class X, int LEAST, int BLOCKS, int CLUSTERS, int STAGES>
+        void run_rings()
         {
-                run(what, in_turn<E, X, Tile, N, STAGES, ROOM>, blocks * SPLITS / N, 1, THREADS,
-                    attention_decode_stream_smem<E, X, Tile, N, STAGES, ROOM>(), &a);
+                typedef AttDecode<ROWS, SPLITS, THREADS, LEAST> Parts;
+                std::fill(o.begin(), o.end(), E());
+                run(what, in_rings<E, X, Parts, BLOCKS, CLUSTERS, STAGES>,
+                    blocks * BLOCKS * CLUSTERS, BLOCKS, THREADS,
+                    attention_decode_ring_smem<E, X, Parts, BLOCKS, CLUSTERS, STAGES>(), &a);
         }
         template <class X>
         void run_one()
@@ -206,24 +210,50 @@ static std::vector<E> in_pages(const std::vector<E> &flat, int pages, int page)
         return pool;
 }
 
-/* A stream's bits are the clusters', in one piece and in pages. */
-template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
-void streams(const char *what, int T)
+/* Positions that the launch before writes: blocks that start early see old ones. */
+static struct Late {
+        Rt *rt;
+        int pos[2];
+} late;
+
+static void write_positions()
 {
-        enum { CAP = 2176, PAGES = CAP / 64 };
+        for (int b = 0; b < 2; b++)
+                __atomic_store_n(late.rt->pos + b, late.pos[b], __ATOMIC_RELAXED);
+}
+
+/* Rings: near to what one block says; the bits are the same whatever the number of blocks, clusters
+ * and stages, in one piece and in pages. */
+template <class E, class A, int ROWS, int SPLITS, int LEAST>
+void rings(const char *what, int T)
+{
+        enum { CAP = 2176, PAGES = CAP / 64, MOST = SPLITS < 8 ? SPLITS : 8 };
         typedef Decode<E, A, ROWS, SPLITS, CAP> D;
         for (int pos : { 0, 31, 250, 777, 2100 }) {
                 D d(what, T, pos);
                 d.fill_caches();
                 d.a.map_k = boxes_of(d.k.data(), D::B * CAP, D::KD);
                 d.a.map_v = boxes_of(d.v.data(), D::B * CAP, D::KD);
-                d.template run_clusters<A, N>();
-                for (int twice = 0; twice < 2; twice++)
-                        d.template run_stream<A, N, STAGES>();
-                d.expect(d.plain, d.o, 0, "");
-                std::fill(d.plain.begin(), d.plain.end(), E());
-                d.template run_stream<A, N, STAGES, N>();
-                d.expect(d.plain, d.o, 0, ", merged once");
+                d.template run_rings<A, LEAST, 1, 1, 2>();
+                const std::vector<E> one = d.o;
+                d.template run_one<A>();
+                d.expect(one, d.plain, 2e-2, "");
+                d.template run_rings<A, LEAST, 2, 1, 3>();
+                d.expect(d.o, one, 0, ", two blocks");
+                for (int twice = 0; twice < 2; twice++) {
+                        d.template run_rings<A, LEAST, MOST, SPLITS / MOST, 2>();
+                        d.expect(d.o, one, 0, ", a block for each part");
+                        for (int n : d.done)
+                                CHECK_NEAR(n, 0, 0, "a counter at %d", pos);
+                }
+                for (int old : { 0, pos / 2, pos + 70 < CAP ? pos + 70 : pos }) {
+                        late = { &d.rt, { d.rt.pos[0], d.rt.pos[1] } };
+                        d.rt.pos[0] = d.rt.pos[1] = old;
+                        emu::before_ends = write_positions;
+                        d.template run_rings<A, LEAST, 2, 1, 2>();
+                        emu::before_ends = 0;
+                        d.expect(d.o, one, 0, ", an old position at first");
+                }
 
                 const std::vector<E> kp = in_pages(d.k, D::B * PAGES, 64 * D::KD),
                                      vp = in_pages(d.v, D::B * PAGES, 64 * D::KD);
@@ -236,10 +266,14 @@ void streams(const char *what, int T)
                 d.a.k = kp.data(), d.a.v = vp.data();
                 d.a.map_k = boxes_of(kp.data(), kp.size() / D::KD, D::KD);
                 d.a.map_v = boxes_of(vp.data(), vp.size() / D::KD, D::KD);
-                std::fill(d.plain.begin(), d.plain.end(), E());
-                d.template run_clusters<Paged<A>, N>();
-                d.template run_stream<Paged<A>, N, STAGES, N>();
-                d.expect(d.plain, d.o, 0, ", paged");
+                d.template run_rings<Paged<A>, LEAST, 1, 1, 3>();
+                const std::vector<E> paged = d.o;
+                d.template run_one<Paged<A>>();
+                d.expect(paged, d.plain, 2e-2, ", paged");
+                if (!A::WINDOW) /* parts begin with a page, not with the window */
+                        d.expect(paged, one, 0, ", paged");
+                d.template run_rings<Paged<A>, LEAST, MOST, 1, 2>();
+                d.expect(d.o, paged, 0, ", paged, more blocks");
         }
         printf("ok %s\n", what);
 }
@@ -286,7 +320,7 @@ static void make_codes(std::vector<unsigned char> &c, std::vector<E> &wide, int 
 }
 
 /* A cache of 8 bits gives the bits of one of E that holds the same values: by one block, in
- * clusters and (STAGES > 0) as a stream. */
+ * clusters and (STAGES > 0) through rings. */
 template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
 void codes(const char *what, int T)
 {
@@ -315,8 +349,15 @@ void codes(const char *what, int T)
                 d.expect(o8, d.o, 0, "");
                 d.expect(plain8, d.plain, 0, " by one");
                 if constexpr (STAGES > 0) {
-                        d.template run_stream<C, N, STAGES>();
-                        d.expect(plain8, d.o, 0, ", a stream");
+                        d.template run_rings<C, 0, 1, 1, STAGES>();
+                        const std::vector<E> by_ring = o8;
+                        d.template run_rings<C, 0, N, 1, STAGES>();
+                        d.expect(o8, by_ring, 0, ", more blocks");
+                        d.a.k = d.k.data(), d.a.v = d.v.data(), d.a.o = d.o.data();
+                        d.a.map_k = boxes_of(d.k.data(), D::B * CAP, D::KD);
+                        d.a.map_v = boxes_of(d.v.data(), D::B * CAP, D::KD);
+                        d.template run_rings<A, 0, 1, 1, STAGES>();
+                        d.expect(by_ring, d.o, 0, ", rings");
                 }
         }
         printf("ok %s\n", what);
@@ -332,9 +373,9 @@ int main()
         merges<bf16, Heads<4, 2, 64>, 2, 2, 2>("two blocks in bf16", 1);
         merges<bf16, Wide<8, 2, 64>, 4, 16, 8>("four rows on tensor cores in two clusters", 1);
         merges<f16, Wide<8, 2, 128, 600>, 8, 32, 8>("two queries of four rows, a window", 2);
-        streams<bf16, Wide<8, 2, 64>, 4, 4, 4, 3>("a stream of four parts", 1);
-        streams<f16, Wide<6, 2, 128>, 4, 8, 8, 2>("a stream of eight parts, two stages", 1);
-        streams<bf16, Wide<8, 2, 128, 600>, 8, 16, 8, 3>("streams of a long cache, a window", 2);
+        rings<bf16, Wide<8, 2, 64>, 4, 4, 128>("rings of four parts", 1);
+        rings<f16, Wide<6, 2, 128>, 4, 8, 0>("rings of eight parts, three queries to a key", 1);
+        rings<bf16, Wide<8, 2, 128, 600>, 8, 16, 64>("rings of a long cache, a window", 2);
         codes<bf16, Wide<4, 1, 64>, 4, 8, 8, 3>("8 bits, four queries to a key", 1);
         codes<f16, Wide<8, 2, 128>, 4, 16, 8, 2>("8 bits, heads of 128, halves", 1);
         codes<float, Heads<2, 2, 20>, 1, 4, 4, 0>("8 bits, floats, heads of 20", 1);

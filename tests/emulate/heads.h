@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+#include "attention_decode_ring_sm90.cuh"
 #include "attention_decode_sm90.cuh"
 
 static int failures;

@@ -61,11 +61,13 @@ struct AttPart {
 template <class E, class Att, class Tile>
 TGC_DEV AttPart att_part(int pos, int T, int split)
 {
-        constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP;
+        constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP,
+                      UNIT = Tile::LEAST > STEP ? Tile::LEAST : STEP;
+        static_assert(UNIT % STEP == 0, "whole steps in a part");
         /* keys of one warp and step lie in one page where they fit */
         const int first = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0,
                   lo = Att::PAGE ? first & ~(Att::PAGE - 1) : first, hi = pos + T;
-        const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + STEP - 1) / STEP * STEP;
+        const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + UNIT - 1) / UNIT * UNIT;
         const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
         return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
 }

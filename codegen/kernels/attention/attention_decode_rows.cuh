@@ -5,9 +5,11 @@
 
 #include "attention_common.cuh"
 
-template <int ROWS_, int SPLITS_, int THREADS_>
+/* A block of THREADS threads has ROWS query rows.  A cache has SPLITS parts at most, of a multiple
+ * of LEAST keys each (0: of what the block takes in one step). */
+template <int ROWS_, int SPLITS_, int THREADS_, int LEAST_ = 0>
 struct AttDecode {
-        static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_;
+        static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_, LEAST = LEAST_;
 };
 
 /* Floats of one row's record: D sums (D rounded up to even), the maximum score, the sum of

@@ -374,7 +374,17 @@ TGC_DEV void bar_arrive(int id, int n, EMU_SITE)
 {
         emu::barrier("bar_arrive", id, n, false, 0, file, line);
 }
-TGC_DEV void pdl_wait() {}
+namespace emu
+{
+/* What the launch before writes at its end, for tests of what a kernel reads too early: called by
+ * every thread that waits. */
+inline void (*before_ends)(void);
+}  // namespace emu
+TGC_DEV void pdl_wait()
+{
+        if (emu::before_ends)
+                emu::before_ends();
+}
 TGC_DEV void pdl_launch() {}
 TGC_DEV void pdl_launch_late() {}
 

@@ -175,7 +175,7 @@ static int add_line(Continuations *c, const char *line, size_t n, const char *wh
                 return code;
         const Json prompt = json_get(o, "prompt"), more = json_get(o, "continuation"),
                    ids = json_get(o, "prompt_ids"), more_ids = json_get(o, "continuation_ids");
-        if ((code = json_only(o, "prompt continuation prompt_ids continuation_ids", "a request",
+        if ((code = json_only(o, "prompt continuation prompt_ids continuation_ids id", "a request",
                               e))) {
                 /* said */
         } else if (json_type(ids) == '[' && json_type(more_ids) == '[' && !prompt.at && !more.at) {

@@ -141,8 +141,8 @@ say long_prompts_lose_their_beginning "$p"
 printf '\xef\xbb\xbf%s\n3\n' "$(head -1 in)" > bad
 p=$(tgc 3 'bad:2: not an object with' eval one.plan --continuations bad --device cpu)
 [ "$p" ] || [ ! -s out ] || p="some were printed: $(cat out)"
-printf '%s\n{"prompt": "a", "continuation": "b", "idx": 3}\n' "$(head -1 in)" > bad
-[ "$p" ] || p=$(tgc 3 'bad:2:38: unknown key "idx" in a request; known: prompt continuation' \
+printf '%s\n{"prompt": "a", "continuation": "b", "top": 3}\n' "$(head -1 in)" > bad
+[ "$p" ] || p=$(tgc 3 'bad:2:38: unknown key "top" in a request; known: prompt continuation' \
         eval one.plan --continuations bad --device cpu)
 [ "$p" ] || p=$(tgc 2 '--window has no effect: --continuations' eval one.plan \
         --continuations in --window 5 --device cpu)

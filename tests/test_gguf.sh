@@ -131,7 +131,7 @@ five='\x05\x00\x00\x00\x00\x00\x00\x00'
 sed "s/general.name/general.type/;s/${five}kinds/${five}lorax/" "$kinds" > lora.gguf
 say adapter "$(tgc 3 "general.type is 'lorax'; a model is wanted" compile lora.gguf -o x.plan)"
 say info_of_an_adapter "$(tgc 0 'general.type +string +lorax' info lora.gguf)"
-say info_of_an_adapter_json "$(tgc 0 '"general.type": *"lorax"' info lora.gguf --json)"
+say info_of_an_adapter_json "$(tgc 0 '"general.type":.*"lorax"' info lora.gguf --json)"
 say info_of_no_model "$(tgc 2 "--dtype has no effect: lora.gguf is no model, .* is 'lorax'" info \
         lora.gguf --dtype bf16)"
 mkdir both && cp "$data/families/phi3/config.json" "$data/gguf/phi3.gguf" both

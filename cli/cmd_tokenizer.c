@@ -25,7 +25,8 @@ static int add_text(TokTrainer *t, const char *path, const Progress *talk, Err *
         const size_t mark = text_mark(m.data, m.size);
         if (mark)
                 say(talk, "%s: begins with a byte order mark (U+FEFF), which is left out\n", path);
-        code = tok_trainer_add(t, (const char *)m.data + mark, m.size - mark, e);
+        if (!(code = text_is_utf8(m.data, m.size, path, e)))
+                code = tok_trainer_add(t, (const char *)m.data + mark, m.size - mark, e);
         file_unmap(&m);
         return code;
 }

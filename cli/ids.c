@@ -123,7 +123,12 @@ int read_stdin(char **text, size_t *n, Err *e)
                 *text = NULL;
                 return err_set(e, TGC_IO, "standard input: %s", strerror(errno));
         }
-        return TGC_OK;
+        const int code = text_is_utf8(*text, *n, "standard input", e);
+        if (code) {
+                free(*text);
+                *text = NULL;
+        }
+        return code;
 }
 
 size_t drop_mark(char *text, size_t n, const char *from, const Progress *talk)

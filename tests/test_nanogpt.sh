@@ -61,6 +61,15 @@ p=$(tgc 0 'mark.txt: begins with a byte order mark .U.FEFF., which is left out' 
 [ "$p" ] || cmp -s unmarked/ckpt.safetensors marked/ckpt.safetensors || p="another model"
 say a_mark_before_a_text "$p"
 
+# UTF-16 is no text, also of a tokenizer
+{ printf '\377\376'; printf 'a\0b\0'; } > wide.txt
+p=$(tgc 3 'wide.txt: begins with UTF-16.s byte order mark; only UTF-8 is read' \
+        "${run[@]/text.txt/wide.txt}" --out_dir=wide)
+[ "$p" ] || p=$(tgc 3 'wide.txt: begins with UTF-16' tokenizer train wide.txt -o wide.json)
+[ "$p" ] || p=$(tgc 3 'standard input: begins with UTF-16' tokenizer train - -o wide.json \
+        < wide.txt)
+say utf_16_is_refused "$p"
+
 # a file without one window is named, also beside others
 echo 1 > short.txt
 p=$(tgc 3 'short.txt: 2 tokens; a window of 16 and its targets need 17' "${run[@]}" \

@@ -116,6 +116,16 @@ size_t text_mark(const char *text, size_t n)
         return n > 2 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
 }
 
+int text_is_utf8(const char *text, size_t n, const char *name, Err *e)
+{
+        if (n < 2 || (memcmp(text, "\xff\xfe", 2) && memcmp(text, "\xfe\xff", 2)))
+                return TGC_OK;
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: begins with UTF-16's byte order mark; only UTF-8 is read, which `iconv "
+                       "-f UTF-16 -t UTF-8` makes of it",
+                       name);
+}
+
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e)
 {
         struct stat st;
@@ -153,6 +163,10 @@ int file_read_text(const char *path, size_t max, char **text, size_t *size, Err 
                 at += (size_t)n;
         }
         close(fd);
+        if ((rc = text_is_utf8(s, at, path, e))) {
+                free(s);
+                return rc;
+        }
         s[at] = 0;
         *text = s;
         if (size)

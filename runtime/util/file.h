@@ -28,8 +28,10 @@ int file_copy(FileMap *m, const char *path, Err *e);
 void file_unmap(FileMap *m); /* harmless on a zeroed FileMap */
 
 /* The file as a string with a NUL behind it (not counted in *size, which may be
- * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes. */
+ * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes, or in UTF-16. */
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e);
+/* TGC_BAD_FILE if the text called `name` begins with UTF-16's mark. */
+int text_is_utf8(const char *text, size_t n, const char *name, Err *e);
 /* How many bytes UTF-8's mark takes, which editors of Windows put in front: 3 or 0. */
 size_t text_mark(const char *text, size_t n);
 

@@ -3,11 +3,16 @@
  *
  * Each by itself, optimised and for every architecture, 4000 units take 20 minutes of one core.  So
  * units that define the same macros are compiled together, which parses the headers once, and
- * quickly (--Ofast-compile); and the form that all GPUs have is assembled once: architectures take
+ * quickly (--Ofast-compile); and the form that all GPUs have is compiled once: architectures take
  * it by turns, for the headers say the same for all but Hopper (a test says so).  sm_90a takes,
- * too, all that has a form of its own there.  TGC_TEST_ALL=1 gives every unit to every
- * architecture, as FULL=1 of test_check.sh does. */
+ * too, all that has a form of its own there.  All are compiled to PTX; the assembler, which takes
+ * two thirds of the time, gets those with inline assembly that it has not seen yet, and those that
+ * call what is elsewhere: the rest is the compiler's own.  (test_ptx.c assembles all of ptx.cuh.)
+ * TGC_TEST_ALL=1 gives every unit to every architecture and its assembler, as FULL=1 of
+ * test_check.sh does.
+ */
 #include <ctype.h>
+#include <dlfcn.h>
 #include <glob.h>
 #include <stdlib.h>
 #include "cli/cli.h"
@@ -17,7 +22,7 @@
 #include "test.h"
 #include "model_files.h"
 
-enum { MOST = 64, MOST_HEADERS = 128, TOGETHER = 8 };
+enum { MOST = 64, MOST_HEADERS = 256, TOGETHER = 8 };
 
 /* of several units */
 typedef struct Source {
@@ -33,6 +38,7 @@ static char error[4096];
 static Nvrtc nvrtc;
 static char include[700];
 static bool quick;
+static int (*ptx_size)(NvrtcProgram, size_t *), (*ptx_text)(NvrtcProgram, char *); /* or NULL */
 
 /* The macros that a unit defines before its headers: what it has in common with those it may stand
  * beside. */
@@ -169,23 +175,92 @@ static void write_kernels(const char *path, int block, const int *documents)
                     true);
 }
 
-/* 0, or what NVRTC says. */
-static int compile(const char *arch, const char *text, const Pack *h, char *said, size_t cap)
+/* Of a source's PTX: the statements of inline assembly, each once, and how long it is. */
+typedef struct Statements {
+        uint64_t *hash;
+        int n, left; /* left: not given to the assembler yet */
+        size_t size;
+        bool whole; /* the assembler gets it whatever it says */
+} Statements;
+
+static bool has(const Statements *s, uint64_t h)
+{
+        for (int i = 0; i < s->n; i++)
+                if (s->hash[i] == h)
+                        return true;
+        return false;
+}
+
+/* Registers count by their kinds: %r12 is as %r7 is, and not as %f7. */
+static Statements statements_of(const char *ptx)
+{
+        static const char begin[] = "// begin inline asm", end[] = "// end inline asm";
+        Statements s = { .size = strlen(ptx), .whole = strstr(ptx, ".extern .func") };
+        for (const char *c = ptx; (c = strstr(c, begin));) {
+                const char *stop = strstr(c, end);
+                uint64_t h = 1469598103934665603u;
+                for (bool in_register = false; c < stop; c++) {
+                        in_register = *c == '%' || (in_register && isalnum((unsigned char)*c));
+                        if (!in_register || !isdigit((unsigned char)*c))
+                                h = (h ^ (unsigned char)*c) * 1099511628211u;
+                }
+                if (has(&s, h))
+                        continue;
+                s.hash = realloc(s.hash, (size_t)(s.n + 1) * sizeof *s.hash);
+                s.hash[s.n++] = h;
+        }
+        s.left = s.n;
+        return s;
+}
+
+/* Those that the assembler gets: together they have every statement, and little else. */
+static int choose(Statements *s, int n, int *chosen)
+{
+        Statements seen = { 0 };
+        int n_chosen = 0;
+        for (int most; n_chosen < n; chosen[n_chosen++] = most) {
+                most = -1;
+                for (int i = 0; i < n; i++) {
+                        s[i].left = s[i].whole ? s[i].n + 1 : 0;
+                        for (int k = 0; k < s[i].n && !s[i].whole; k++)
+                                s[i].left += !has(&seen, s[i].hash[k]);
+                        if (s[i].left &&
+                            (most < 0 || (double)s[i].left * (double)s[most].size >
+                                                 (double)s[most].left * (double)s[i].size))
+                                most = i;
+                }
+                if (most < 0)
+                        break;
+                s[most].whole = false;
+                seen.hash = realloc(seen.hash,
+                                    (size_t)(seen.n + s[most].n + 1) * sizeof *seen.hash);
+                for (int k = 0; k < s[most].n; k++)
+                        if (!has(&seen, s[most].hash[k]))
+                                seen.hash[seen.n++] = s[most].hash[k];
+        }
+        free(seen.hash);
+        return n_chosen;
+}
+
+/* 0, or what NVRTC says; gpu: sm_80 for its machine code, compute_80 for PTX, which goes to *ptx if
+ * ptx is not NULL. */
+static int compile_for(const char *gpu, const char *text, const Pack *h, char **ptx, char *said,
+                       size_t cap)
 {
         const char *option[8], *header_text[MOST_HEADERS], *header_name[MOST_HEADERS];
-        char gpu[64], *log;
+        char arch[64], *log;
         NvrtcProgram prog = NULL;
         size_t size = 0;
         int n = 0;
-        snprintf(gpu, sizeof gpu, "--gpu-architecture=%s", arch);
-        option[n++] = gpu;
+        snprintf(arch, sizeof arch, "--gpu-architecture=%s", gpu);
+        option[n++] = arch;
         option[n++] = include;
         option[n++] = "-std=c++17";
         option[n++] = "-default-device";
         option[n++] = "-w";
         if (quick)
                 option[n++] = "--Ofast-compile=max";
-        if (!strcmp(arch, "sm_90a"))
+        if (strstr(gpu, "_90a"))
                 option[n++] = "-DTGC_SM90A=1";
         if (h && h->n > MOST_HEADERS) {
                 snprintf(said, cap, "%d headers: MOST_HEADERS is %d", h->n, MOST_HEADERS);
@@ -203,6 +278,8 @@ static int compile(const char *arch, const char *text, const Pack *h, char *said
                 snprintf(said, cap, "%s", log);
                 free(log);
         }
+        if (!r && ptx && !(r = ptx_size(prog, &size)) && (*ptx = calloc(1, size + 1)))
+                r = ptx_text(prog, *ptx);
         nvrtc.nvrtcDestroyProgram(&prog);
         return r;
 }
@@ -233,7 +310,10 @@ static void set_up(void)
                 SKIP("no NVRTC, or no CUDA headers (CUDA_HOME)");
         snprintf(include, sizeof include, "-I%s", nvrtc.include);
         quick = true;
-        quick = !compile("sm_80", "__global__ void k() {}\n", NULL, said, sizeof said);
+        quick = !compile_for("sm_80", "__global__ void k() {}\n", NULL, NULL, said, sizeof said);
+        void *lib = dlopen(nvrtc.path, RTLD_NOW);
+        *(void **)&ptx_size = lib ? dlsym(lib, "nvrtcGetPTXSize") : NULL;
+        *(void **)&ptx_text = lib ? dlsym(lib, "nvrtcGetPTX") : NULL;
         CHECK(!glob("models/*.lua", 0, NULL, &models));
         for (size_t i = 0; i < models.gl_pathc; i++)
                 if (is_tried(models.gl_pathv[i]))
@@ -256,17 +336,42 @@ static void set_up(void)
 typedef struct Part {
         const char *arch;
         int first, step;
+        int chosen[sizeof source / sizeof *source]; /* for the assembler */
 } Part;
+
+static Statements said_of[sizeof source / sizeof *source]; /* by source */
+
+/* gpu: as compile_for has it */
+static void compile_as(const Part *p, const char *gpu, int i, char **ptx)
+{
+        const Source *s = &source[i];
+        char said[2000] = "";
+        if (compile_for(gpu, s->text, s->headers, ptx, said, sizeof said))
+                snprintf(error, sizeof error, "%s for %s: %s", s->model, p->arch, said);
+}
 
 static void compile_one(void *ctx, int i)
 {
         const Part *p = ctx;
-        const Source *s = &source[i];
-        char said[2000] = "";
-        if (i % p->step != p->first && !(s->hopper && !strcmp(p->arch, "sm_90a")))
+        char virtual[64], *ptx = NULL;
+        said_of[i] = (Statements) { 0 };
+        if (i % p->step != p->first && !(source[i].hopper && !strcmp(p->arch, "sm_90a")))
                 return;
-        if (compile(p->arch, s->text, s->headers, said, sizeof said))
-                snprintf(error, sizeof error, "%s for %s: %s", s->model, p->arch, said);
+        if (!ptx_size || !ptx_text || getenv("TGC_TEST_ALL")) {
+                compile_as(p, p->arch, i, NULL);
+                return;
+        }
+        snprintf(virtual, sizeof virtual, "compute%s", strchr(p->arch, '_'));
+        compile_as(p, virtual, i, &ptx);
+        if (ptx)
+                said_of[i] = statements_of(ptx);
+        free(ptx);
+}
+
+static void assemble_one(void *ctx, int i)
+{
+        const Part *p = ctx;
+        compile_as(p, p->arch, p->chosen[i], NULL);
 }
 
 static bool knows(const char *arch)
@@ -285,7 +390,8 @@ static const char *const alike[] = { "sm_80", "sm_86", "sm_89", "sm_90a", "sm_10
 
 static void takes(const char *arch)
 {
-        Part part = { arch, 0, 1 };
+        static Part part;
+        part = (Part) { .arch = arch, .step = 1 };
         int n_alike = 0;
         set_up();
         if (!knows(arch))
@@ -300,6 +406,10 @@ static void takes(const char *arch)
         }
         *error = 0;
         parallel_for(n_sources, MOST, compile_one, &part);
+        const int n = choose(said_of, n_sources, part.chosen);
+        parallel_for(n, MOST, assemble_one, &part);
+        for (int i = 0; i < n_sources; i++)
+                free(said_of[i].hash);
         CHECK_MSG(!*error, "%s", error);
 }
 

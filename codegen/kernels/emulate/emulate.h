@@ -44,11 +44,22 @@
 /* Hidden: several emulated objects may be loaded into one process. */
 #define EMU_NAMESPACE namespace emu __attribute__((visibility("hidden")))
 
+/* clang -O1 -DTGC_EMULATE_QUICK: the emulator itself is optimised, and kernels are not: they take
+ * most of the compiler's time, and most of the time at -O0 is the emulator's. */
+#if defined __clang__ && defined TGC_EMULATE_QUICK
+#define EMU_KERNELS _Pragma("clang optimize off")
+#define EMU_ITSELF _Pragma("clang optimize on")
+#else
+#define EMU_KERNELS
+#define EMU_ITSELF
+#endif
+
 #include "emulate_cuda.h"
 #include "emulate_fiber.h"
 #include "emulate_block.h"
 #include "emulate_schedule.h"
 #include "emulate_launch.h"
 #include "emulate_warp.h"
+EMU_KERNELS
 
 #endif

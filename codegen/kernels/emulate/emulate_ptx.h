@@ -6,6 +6,8 @@
 #define TGC_EMULATE_PTX_H
 /* clang-format off: a line an instruction */
 
+EMU_ITSELF
+
 /* ---- matrices ---------------------------------------------------------- */
 
 EMU_NAMESPACE
@@ -388,4 +390,5 @@ TGC_DEV void pdl_wait()
 TGC_DEV void pdl_launch() {}
 TGC_DEV void pdl_launch_late() {}
 
+EMU_KERNELS
 #endif

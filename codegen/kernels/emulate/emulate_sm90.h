@@ -8,6 +8,8 @@
 #include "emulate_tma.h"
 #include "emulate_wgmma.h"
 
+EMU_ITSELF
+
 /* ---- mbarrier ------------------------------------------------------------------------ */
 
 TGC_DEV void mbarrier_init(Mbar *bar, unsigned count)
@@ -251,4 +253,5 @@ TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
         high = half[2] | half[3] << 16;
 }
 
+EMU_KERNELS
 #endif

@@ -6,6 +6,8 @@
 #define TGC_EMULATE_TMA_H
 /* clang-format off: a line an instruction */
 
+EMU_ITSELF
+
 typedef unsigned long long Mbar;
 
 EMU_NAMESPACE
@@ -237,4 +239,5 @@ EMU_NAMESPACE
 
 }  // namespace emu
 
+EMU_KERNELS
 #endif

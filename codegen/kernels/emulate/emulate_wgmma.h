@@ -8,6 +8,8 @@
 
 #include "emulate_tma.h"
 
+EMU_ITSELF
+
 /* Tag type for 8-bit wgmma. */
 struct e4m3 {
         unsigned char code;
@@ -164,4 +166,5 @@ EMU_NAMESPACE
 
 }  // namespace emu
 
+EMU_KERNELS
 #endif

@@ -242,10 +242,10 @@ TEST (no_number_stays_none) {
                         given_x = x, given_K = K, got_y = y, got_N = N;
                         x[below((int)K)] = none[m / 2];
                         if (M == 1)
-                                gemv_task(NORM_NONE, 0.f, wm, 1, N, K, 0, NULL, head, tail);
+                                gemv(wm, 1, N, K, 0);
                         else
                                 for (long tile = 0; tile < gemm_tiles(xm, wm, 1, M, N, K); tile++)
-                                        gemm_task(xm, wm, 1, M, N, K, tile, NULL, tail);
+                                        gemm(xm, wm, M, N, K, tile);
                         for (long j = 0; j < N; j++)
                                 CHECK_MSG(!isfinite(y[j]), "%s, M %ld, %g: %g", types[t].name, M,
                                           (double)none[m / 2], (double)y[j]);

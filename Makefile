@@ -3,6 +3,8 @@
 CC      ?= gcc
 BUILD   ?= build
 OPT     ?= -O2 -g
+# A test's own code, which runs for a moment.
+TEST_OPT ?= -O0 -g1
 WARN     = -Wall -Wextra -pedantic
 STD      = -std=c11 -D_GNU_SOURCE
 CFLAGS  ?=
@@ -13,6 +15,7 @@ LUA_LIB := $(shell sh scripts/lua.sh --libs)
 ifneq ($(filter-out no,$(SAN)),)
 BUILD   := build/san
 OPT      = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+TEST_OPT := $(OPT)
 endif
 ifdef CI
 WARN    += -Werror
@@ -49,11 +52,14 @@ $(LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJ))
 Q = $(if $(V),,@echo "  $(if $(filter %.o,$@),CC,LD) $@";)
 
 # Vectors that its inlined functions take: gcc 4.6 passed them in another way.
-$(BUILD)/runtime/init.o $(BUILD)/pic/runtime/init.o: CFLAGS += -Wno-psabi
+$(BUILD)/runtime/init.o: CFLAGS += -Wno-psabi
+
+# libtgc is made of the same objects (scripts/library.mk).
+$(BUILD)/runtime/%.o: PIC = -fPIC -fno-semantic-interposition
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(STD) $(OPT) $(PIC) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
 
 # Kernel headers and models travel inside the binary.
 $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) $(PAGE) $(SHARED)
@@ -74,11 +80,12 @@ $(BUILD)/version.o: scripts/version.sh
 
 # Each target by itself: what they include of the compiler and of the runtime shares names.
 FUZZ_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/fuzz/*.c)))
+$(FUZZ_OBJ): private OPT = $(TEST_OPT)
 $(BUILD)/tests/test_fuzz: $(FUZZ_OBJ)
 $(BUILD)/tests/test_fuzz: TEST_FLAGS = $(FUZZ_OBJ)
 $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(STD) $(TEST_OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
 
 # Targets of libFuzzer; the library is built with clang and the sanitizers in a folder of its own.  For long runs over
 # what such a run has found: with CMP=no no comparison is traced, which takes half of the time, and with SAN=no there are

@@ -10,16 +10,12 @@ VERSION := $(shell sed -n 's/^\#define TGC_VERSION "\(.*\)"/\1/p' runtime/tgc.h)
 SOVERSION := $(firstword $(subst ., ,$(VERSION)))
 LIB_LIBS = -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread
 
-PIC_OBJ := $(patsubst %.c,$(BUILD)/pic/%.o,$(filter runtime/%,$(SRC)))
+PIC_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter runtime/%,$(SRC)))
 LIBTGC  := $(BUILD)/libtgc.a $(BUILD)/libtgc.so.$(VERSION) $(BUILD)/tgc.pc
 
 .PHONY: lib install uninstall
 
 lib: $(LIBTGC)
-
-$(BUILD)/pic/%.o: %.c
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(STD) $(OPT) -fPIC $(WARN) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # The names that tgc.h declares, one a line.
 $(BUILD)/libtgc.names: runtime/tgc.h
@@ -71,5 +67,3 @@ uninstall:
 	        '$(DESTDIR)$(DATADIR)/bash-completion/completions/tgc' '$(DESTDIR)$(DATADIR)/zsh/site-functions/_tgc' \
 	        '$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/tgc.fish'
 	rm -rf '$(DESTDIR)$(DATADIR)/doc/tgc'
-
--include $(PIC_OBJ:.o=.d)

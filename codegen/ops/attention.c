@@ -3,8 +3,8 @@
  *
  * q, k and v have one head width here; passes/pad_heads.c ensures it.
  *
- * Forward is one launch.  Decode (few queries, a long cache) splits the cache, and a second launch
- * merges the parts.  Short float32 sequences have a kernel of their own. */
+ * Forward is one launch.  Decode (few queries, a long cache) is one, too: it splits the cache, and
+ * the last block of a row merges its parts.  Short float32 sequences have a kernel of their own. */
 #include "attention.h"
 
 /* Parts of a cache of S keys: so many that they give `most` blocks. */
@@ -62,6 +62,8 @@ static void over_cache(Att *t, int64_t B, int64_t T)
         bool mma = r > 1 && dt_size[t->dt] == 2 && (t->D == 64 || t->D == 128) && t->vec >= 8;
         /* Blocks of mma are large: of heads of 128 one of 256 threads fills a multiprocessor, and a
          * second wave pays for long caches alone (docs/notebook/decode.md). */
+        /* A ring (attention_decode_ring_sm90.cuh) has parts of PART keys at least, two steps of its
+         * four warps. */
         enum { ONCE_S = 8192, ONCE_SPLITS = 8, PART = 128 };
         bool once = mma && t->D == 128 && S <= ONCE_S, ring = mma && (t->paged || once);
         int64_t groups = t->K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4

@@ -129,7 +129,7 @@ static int read_lines(Continuations *c, const char *lines, const Tokenizer *tok)
 TEST (ids_of_continuations) {
         Continuations c;
         MUST(read_lines(&c,
-                        "{\"prompt_ids\":[1,2,3],\"continuation_ids\":[4,5],\"doc\":7}\r\n\n"
+                        "{\"prompt_ids\":[1,2,3],\"continuation_ids\":[4,5],\"id\":7}\r\n\n"
                         "{\"prompt_ids\":[1,2,3,4,5,6],\"continuation_ids\":[7,8,9,10]}",
                         NULL));
         CHECK(c.n == 2 && c.list[0].n == 5 && c.list[0].from == 3 && !c.list[0].cut);
@@ -161,6 +161,8 @@ TEST (wrong_lines) {
                 { TGC_USAGE, "{\"prompt_ids\":[1],\"continuation_ids\":[1,2,3,4,5,6,7,8,9]}",
                   "the continuation has 9 tokens, the context is 8" },
                 { TGC_BAD_FILE, "{\"prompt_ids\":[1],\"continuation_ids\":[1]} x", "in:1" },
+                { TGC_BAD_FILE, "{\"prompt_ids\":[1],\"continuation_ids\":[1],\"doc\":7}",
+                  "in:1:42: unknown key \"doc\" in a request; known: prompt continuation" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 Continuations c;

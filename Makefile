@@ -21,9 +21,11 @@ ifdef CI
 WARN    += -Werror
 endif
 
+CLI      = cli $(addprefix cli/,load run chat train data objective eval quantize export check bench show plot)
 DIRS     = ir compiler compiler/read compiler/passes \
            codegen/lower codegen/ops codegen/forms codegen/program \
-           runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/grammar runtime/chat runtime/device runtime/session runtime/batch cli
+           runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/grammar runtime/chat \
+           runtime/device runtime/session runtime/batch $(CLI)
 SRC     := $(foreach d,$(DIRS),$(sort $(wildcard $(d)/*.c)))
 MAIN     = cli/main.c
 OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o $(BUILD)/version.o
@@ -35,7 +37,7 @@ CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 SHARED  := codegen/kernels/common/dynamic_map.h runtime/rt.h runtime/weights/block_decode.h
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
-PAGE    := $(sort $(wildcard cli/html/*))
+PAGE    := $(sort $(wildcard cli/show/html/*))
 
 .PHONY: all kernel-includes format formatted lint fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "../runtime/util/file.h"
 #include "cli.h"
-#include "gguf_model.h"
-#include "mixtures.h"
+#include "load/gguf_model.h"
+#include "quantize/mixtures.h"
 
 /* What the command line says of the work, before any of it. */
 typedef struct Given {

@@ -1,7 +1,7 @@
 -- gguf_bert.lua: the rows of bert, which is BERT, MiniLM, RoBERTa and XLM-RoBERTa, and of
 -- nomic-bert (gguf.lua says what a row holds). Files have RoBERTa's table of positions without the
 -- rows of padding, so all are BERT here.  How the vectors of tokens become a text's is the key
--- pooling_type, which cli/gguf_model.c reads.
+-- pooling_type, which cli/load/gguf_model.c reads.
 local rules = require "gguf_rules"
 
 return {

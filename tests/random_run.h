@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "worse.h"
-#include "../cli/check.h"
+#include "../cli/check/check.h"
 #include "../cli/cli.h"
-#include "../cli/quick_check.h"
+#include "../cli/check/quick_check.h"
 #include "../runtime/util/file.h"
 #include "random_chain.h"
 #include "random_stack.h"

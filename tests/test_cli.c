@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include "cli_test.h"
-#include "cli/windows.h"
+#include "cli/data/windows.h"
 #include "runtime/tgc.h"
 #include "plan_file.h"
 

@@ -2,7 +2,7 @@
  * full rows are; tests/test_records.sh has the files. */
 #include <stdlib.h>
 #include <string.h>
-#include "cli/windows.h"
+#include "cli/data/windows.h"
 #include "test.h"
 
 enum { MOST = 400, T = 48 };

@@ -8,7 +8,7 @@
  * Usage is counted by the double-precision evaluator over the trained weights, from the offsets at
  * which each expert's begin. */
 #include "e2e/infer/run.h"
-#include "../cli/oracle.h"
+#include "../cli/check/oracle.h"
 
 enum {
         MAX_LAYERS = 2,

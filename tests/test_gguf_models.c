@@ -1,7 +1,7 @@
 /* test_gguf_models.c: GGUF files as models: every architecture's logits against transformers',
  * every block type's values against the package gguf's (data/make_gguf.py), and what is refused. */
 #include <math.h>
-#include "../cli/gguf_model.h"
+#include "../cli/load/gguf_model.h"
 #include "../runtime/util/json.h"
 #include "../runtime/weights/gguf.h"
 #include "../runtime/weights/npy.h"

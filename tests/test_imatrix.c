@@ -1,7 +1,7 @@
 /* test_imatrix.c: what `tgc imatrix` sums, against the double evaluator: each linear's input as an
  * output of its own, squared and added here. */
 #include <math.h>
-#include "../cli/imatrix.h"
+#include "../cli/quantize/imatrix.h"
 #include "../runtime/util/file.h"
 #include "eval_models.h"
 

@@ -2,7 +2,7 @@
  * in. */
 #include <math.h>
 #include <string.h>
-#include "cli/page.h"
+#include "cli/show/page.h"
 #include "test.h"
 
 static void is(const char *s, size_t n, const char *want)

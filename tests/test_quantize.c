@@ -1,8 +1,8 @@
 /* test_quantize.c: float32 to blocks: bytes of the package gguf, errors of what is searched,
  * importance; GGUF files written; importance matrices read. */
 #include <math.h>
-#include "../cli/imatrix.h"
-#include "../cli/mixtures.h"
+#include "../cli/quantize/imatrix.h"
+#include "../cli/quantize/mixtures.h"
 #include "../runtime/weights/block_encode.h"
 #include "../runtime/weights/gguf_out.h"
 #include "files_test.h"

@@ -1,6 +1,6 @@
 /* test_quick_check.c: what compile looks at before kernels are made: a program that is not what the
  * model says is found and named, one that is passes, and a model too large is said to be. */
-#include "../cli/quick_check.h"
+#include "../cli/check/quick_check.h"
 #include "read_models.h"
 
 static const char model[] =

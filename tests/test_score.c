@@ -2,7 +2,7 @@
  * and those at the end of a call may differ in their last bits. */
 #include <math.h>
 #include "small_gpt.h"
-#include "cli/continuations.h"
+#include "cli/eval/continuations.h"
 
 enum { TEXTS = 23 };
 

@@ -1,6 +1,6 @@
 /* continuations.c: lines of `tgc eval --continuations` */
 #include "file.h"
-#include "../../cli/continuations.h"
+#include "../../cli/eval/continuations.h"
 
 FUZZ(continuations)
 {

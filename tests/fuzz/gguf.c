@@ -1,6 +1,6 @@
 /* gguf.c: a GGUF file: what is in it, what it says of its model, vocabulary, templates and vectors;
  * where that is a small model, its weights through the names of its architecture. */
-#include "../../cli/gguf_model.h"
+#include "../../cli/load/gguf_model.h"
 #include "../../runtime/weights/gguf.h"
 #include "../../runtime/weights/weight_map.h"
 #include "model.h"

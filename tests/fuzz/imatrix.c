@@ -1,5 +1,5 @@
 /* imatrix.c: an importance matrix, in GGUF or llama.cpp's older form. */
-#include "../../cli/imatrix.h"
+#include "../../cli/quantize/imatrix.h"
 #include "file.h"
 
 FUZZ(imatrix)

@@ -3,8 +3,8 @@
  * memory ends where it was asked to. */
 #include "../../runtime/util/line_reader.h"
 #include "folder.h"
-#include "../../cli/tune.h"
-#include "../../cli/oracle.h"
+#include "../../cli/bench/tune.h"
+#include "../../cli/check/oracle.h"
 #include "../../runtime/device/dev_impl.h"
 #include "../../runtime/tokenizer/tokenizer.h"
 #include "../../runtime/weights/weight_map.h"

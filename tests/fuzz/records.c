@@ -1,7 +1,7 @@
 /* records.c: lines of a JSONL that is trained on, through a chat template; behind the first NUL, if
  * there is one, stands that of --fields. */
 #include "file.h"
-#include "../../cli/data.h"
+#include "../../cli/data/data.h"
 
 static const char letters[] =
         " !\"'(),-.:;?abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<>|_\n";

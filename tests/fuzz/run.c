@@ -8,7 +8,7 @@
  * all that with every seed. */
 #include <math.h>
 #include "file.h"
-#include "../../cli/oracle.h"
+#include "../../cli/check/oracle.h"
 #include "../../compiler/pipeline.h"
 #include "../random_graph.h"
 

@@ -2,7 +2,7 @@
  * it */
 #include "../../runtime/util/line_reader.h"
 #include "folder.h"
-#include "../../cli/train.h"
+#include "../../cli/train/train.h"
 
 FUZZ(state)
 {

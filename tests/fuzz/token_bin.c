@@ -1,6 +1,6 @@
 /* token_bin.c: a .bin of ids, nanoGPT's or llm.c's */
 #include "file.h"
-#include "../../cli/data.h"
+#include "../../cli/data/data.h"
 
 FUZZ(token_bin)
 {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include "../runtime/device/cache.h"
 #include "../runtime/util/file.h"
-#include "work.h"
+#include "load/open.h"
 
 static int cc(char *out, size_t cap, Err *e) { return host_cc_describe(out, cap, 0, e); }
 

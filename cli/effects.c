@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
-#include "cli.h"
+#include "load/load.h"
 #include "load/gguf_model.h"
 #include "quantize/mixtures.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "../runtime/util/file.h"
 #include "../runtime/util/line_reader.h"
-#include "cli.h"
+#include "load/load.h"
 
 static const OptionId outputs[] = { O_OUT,       O_LOGITS, O_SAVE_BASE, O_LOG_CSV, O_SUMMARY_CSV,
                                     O_GRADS_OUT, O_D_HTML, O_CHAT_LOG,  O_GGUF };

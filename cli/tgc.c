@@ -5,7 +5,7 @@
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/temp.h"
 #include "../runtime/tgc.h"
-#include "cli.h"
+#include "load/load.h"
 
 static int run(CommandId cmd, int argc, char **argv, Err *e)
 {

@@ -4,7 +4,7 @@
 #define CLI_QUIET_H
 
 #include <stdlib.h>
-#include "cli/work.h"
+#include "cli/load/open.h"
 #include "runtime/util/file.h"
 #include "child.h"
 #include "test.h"

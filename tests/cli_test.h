@@ -3,7 +3,7 @@
 #define CLI_TEST_H
 
 #include <stdlib.h>
-#include "cli/work.h"
+#include "cli/load/open.h"
 #include "runtime/util/file.h"
 #include "child.h"
 #include "test.h"

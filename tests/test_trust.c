@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "cli/work.h"
+#include "cli/load/open.h"
 #include "runtime/device/device.h"
 #include "runtime/util/file.h"
 #include "runtime/tgc.h"

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include "cli/work.h"
+#include "cli/load/open.h"
 #include "runtime/util/file.h"
 #include "child.h"
 #include "test.h"

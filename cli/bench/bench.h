@@ -2,7 +2,7 @@
 #ifndef TGC_BENCH_H
 #define TGC_BENCH_H
 
-#include "../work.h"
+#include "../load/open.h"
 
 /* ---- bench_sequences.c ---- */
 

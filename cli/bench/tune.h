@@ -3,7 +3,7 @@
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
 
-#include "../work.h"
+#include "../load/open.h"
 
 enum { MOST_TRIED = 6, MOST_PROGS = 4 };
 

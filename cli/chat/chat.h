@@ -6,7 +6,7 @@
 #include "../../runtime/chat/chat.h"
 #include "../run/prompts.h"
 #include "../run/sampling.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* ---- chat_ask.c: a conversation to text and ids ---- */
 

@@ -2,7 +2,7 @@
  * prints a line for each. */
 #include <string.h>
 #include "check.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* The list for --json, or NULL: lines. */
 static void show(void *list, const char *program, const char *what, double err, bool ok)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../../runtime/util/file.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* One text; standard input where path is -. */
 static int add_text(TokTrainer *t, const char *path, const Progress *talk, Err *e)

@@ -10,7 +10,7 @@
 
 #include "../../runtime/util/file.h"
 #include "../chat/chat.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* ---- token_bin.c: a stream in parts ---- */
 

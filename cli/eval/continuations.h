@@ -2,7 +2,7 @@
 #ifndef TGC_CONTINUATIONS_H
 #define TGC_CONTINUATIONS_H
 
-#include "../work.h"
+#include "../load/open.h"
 
 typedef struct Continuation {
         int *ids, n;

@@ -3,7 +3,7 @@
 #ifndef TGC_EVAL_KL_H
 #define TGC_EVAL_KL_H
 
-#include "../work.h"
+#include "../load/open.h"
 
 /* --kl and --save-base over n ids. */
 int eval_kl(const Args *a, const Loaded *l, const int *ids, int n, int vocab, Err *e);

@@ -7,11 +7,10 @@
 #include "../../runtime/util/file.h"
 #include "../load/gguf_model.h"
 #include "gguf_write.h"
-#include "../load/load.h"
 #include "../load/lora.h"
 #include "../quantize/mixtures.h"
 #include "../train/train.h"
-#include "../work.h"
+#include "../load/open.h"
 
 static int copy(const char *dir, const char *name, const char *folder, Err *e)
 {

@@ -13,7 +13,7 @@
 #include "../../runtime/weights/weight_map.h"
 #include "../load/gguf_model.h"
 #include "../load/lora.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* A linear's part of an adapter: B (rows, r), A (r, cols). */
 typedef struct Product {

@@ -9,7 +9,7 @@
 #include "../../runtime/util/file.h"
 #include "../../runtime/weights/weight_map.h"
 #include "lora.h"
-#include "../work.h"
+#include "open.h"
 
 static const char FILE_NAME[] = "adapter_model.safetensors", PEFT[] = "base_model.model.";
 

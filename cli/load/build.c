@@ -4,7 +4,7 @@
 #include "../../compiler/compiler.h"
 #include "../../runtime/weights/checkpoint.h"
 #include "../../runtime/util/file.h"
-#include "../cli.h"
+#include "load.h"
 #include "keep_blocks.h"
 #include "lora.h"
 #include "../check/quick_check.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "../../runtime/util/file.h"
 #include "../../runtime/plan/manifest.h"
-#include "../work.h"
+#include "open.h"
 
 /* sm_80, sm_90a: two or three digits, perhaps a letter. */
 static bool is_arch(const char *s)

@@ -4,7 +4,7 @@
 #define TGC_KEEP_BLOCKS_H
 
 #include "../../compiler/compiler.h"
-#include "../cli.h"
+#include "load.h"
 
 /* Sets `storage` of what can stay as it lies in the file `weights`; before programs are made.
  * act_fp8: NULL, or becomes the columns that a scale of activations has (CompileOptions). */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "../../runtime/plan/manifest.h"
 #include "gguf_model.h"
-#include "load.h"
+#include "load_impl.h"
 
 int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 {

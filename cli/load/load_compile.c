@@ -6,7 +6,7 @@
 #include "../../runtime/util/line_reader.h"
 #include "../bench/bench.h"
 #include "gguf_model.h"
-#include "load.h"
+#include "load_impl.h"
 
 int load_mode(const Args *a, const LoadHow *how, ModelKind kind)
 {

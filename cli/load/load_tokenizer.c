@@ -6,7 +6,7 @@
 #include "../../runtime/util/line_reader.h"
 #include "../../runtime/weights/sentence.h"
 #include "gguf_model.h"
-#include "load.h"
+#include "load_impl.h"
 
 int tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e)
 {

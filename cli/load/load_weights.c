@@ -3,7 +3,7 @@
 #include <string.h>
 #include "../../runtime/util/file.h"
 #include "../../runtime/util/line_reader.h"
-#include "load.h"
+#include "load_impl.h"
 #include "lora.h"
 
 /* Weights by the names that other programs give them; tgc reads none of these but a .gguf, which is

@@ -3,7 +3,8 @@
 #define TGC_LORA_H
 
 #include "../../runtime/weights/peft_config.h"
-#include "../cli.h"
+#include "../option.h"
+#include "build.h"
 
 enum { MOST_ADAPTERS = 16 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "../../runtime/util/file.h"
 #include "../../runtime/weights/sentence.h"
-#include "../work.h"
+#include "open.h"
 
 enum { MOST_BYTES = 256 << 20 };
 

@@ -5,14 +5,7 @@
 #include "../../runtime/util/file.h"
 #include "../../runtime/util/line_reader.h"
 #include "gguf_model.h"
-#include "load.h"
-
-bool path_has(const char *dir, const char *name)
-{
-        char path[4400]; /* the system opens none that is longer */
-        return (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
-               file_exists(path);
-}
+#include "load_impl.h"
 
 bool is_plan(const char *path)
 {

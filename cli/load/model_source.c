@@ -13,7 +13,7 @@
 #include "../../runtime/util/file.h"
 #include "../../runtime/util/json.h"
 #include "../../runtime/weights/checkpoint.h"
-#include "../work.h"
+#include "open.h"
 
 /* Of one of "files": its "name" or "text". */
 static const char *file_text(const cJSON *file, const char *key)

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "../../runtime/util/file.h"
 #include "../../runtime/util/json.h"
-#include "../work.h"
+#include "open.h"
 
 /* GNU's OpenMP spins for milliseconds at every barrier, which on a processor that others use
  * too waits for a thread that is not running: a training step took 70 times as long.  After

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "../../compiler/compiler.h"
 #include "../../runtime/weights/weight_map.h"
-#include "../cli.h"
+#include "load.h"
 #include "../check/oracle.h"
 
 static void find_places(const Graph *g, WeightParam *p, int n, Place *place)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../../runtime/device/device.h"
-#include "../cli.h"
+#include "load.h"
 #include "../embedded.h"
 
 static int add_headers(Plan *p, const char *section, const struct EmbeddedFile *file, Err *e)

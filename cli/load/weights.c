@@ -6,7 +6,7 @@
 #include "../../runtime/plan/manifest.h"
 #include "../../runtime/plan/program.h"
 #include "../../runtime/weights/weight_map.h"
-#include "../cli.h"
+#include "load.h"
 #include "gguf_model.h"
 
 char *manifest_map(const Plan *p)

@@ -7,7 +7,7 @@
 #include "../../runtime/weights/weight_map.h"
 #include "../../runtime/util/file.h"
 #include "../export/gguf_write.h"
-#include "../work.h"
+#include "../load/open.h"
 
 enum { WINDOW = 512 };
 

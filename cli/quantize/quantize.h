@@ -4,7 +4,7 @@
 #define TGC_QUANTIZE_H
 
 #include "../../runtime/weights/ck_tensor.h"
-#include "../cli.h"
+#include "../load/load.h"
 #include "imatrix.h"
 
 /* quantize_tensor.c.  Blocks hold no infinity and no NaN. */

@@ -7,7 +7,7 @@
 #include "../../runtime/util/json.h"
 #include "../../runtime/weights/npy.h"
 #include "prompts.h"
-#include "../work.h"
+#include "../load/open.h"
 
 typedef struct Embedded {
         int *ids, n, cut;

@@ -7,7 +7,7 @@
 #include "run.h"
 #include "sampling.h"
 #include "stop_text.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* How much may be shown of what would be ready, with --stop. */
 static size_t cut_at_stop(Gen *r, size_t ready)

@@ -3,7 +3,7 @@
 #define TGC_PROMPTS_H
 
 #include "../../runtime/util/json.h"
-#include "../cli.h"
+#include "../load/load.h"
 
 typedef struct Prompt {
         int *ids, n;

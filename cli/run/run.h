@@ -4,7 +4,7 @@
 
 #include "prompts.h"
 #include "sampling.h"
-#include "../work.h"
+#include "../load/open.h"
 
 typedef struct Gen {
         const Args *a;

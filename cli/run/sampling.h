@@ -3,7 +3,7 @@
 #define TGC_CLI_SAMPLING_H
 
 #include "../../runtime/grammar/grammar.h"
-#include "../work.h"
+#include "../load/open.h"
 
 /* s, and what it points to. */
 typedef struct SamplingOptions {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "page.h"
-#include "../work.h"
+#include "../load/open.h"
 
 static const struct {
         OptionId option;

@@ -6,7 +6,7 @@
 #include "../../runtime/weights/ck_tensor.h"
 #include "../../runtime/weights/quant_folder.h"
 #include "../load/gguf_model.h"
-#include "../work.h"
+#include "../load/open.h"
 
 static const char *const program_section[] = { "program.cuda", "program.cpu" };
 

@@ -1,7 +1,7 @@
 /* gguf_info.c: prints the metadata and tensors of a GGUF file. */
 #include <string.h>
 #include "../../runtime/weights/gguf.h"
-#include "../work.h"
+#include "../load/open.h"
 #include "../load/gguf_model.h"
 
 enum { MOST_SHOWN = 8, MOST_TEXT = 60 };

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include "../cli.h"
+#include "../load/load.h"
 
 /* ---- page_json.c: JSON inside of a page ---- */
 

@@ -4,7 +4,7 @@
  * itself. */
 #include <stdlib.h>
 #include <string.h>
-#include "../work.h"
+#include "../load/open.h"
 #include "page.h"
 
 enum { RUNS = 5, MOST_PROMPT = 512 };

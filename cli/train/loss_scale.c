@@ -1,7 +1,7 @@
 /* loss_scale.c: scales the loss when gradients are f16.  Unscaled, small gradients would be 0 in 16
  * bits.  The scale grows until a gradient is infinite; that step is skipped. */
 #include <math.h>
-#include "../work.h"
+#include "state.h"
 
 void loss_scale_step(LossScale *s, bool bad, int64_t window)
 {

@@ -2,7 +2,7 @@
  * constant, or falls to min_lr at decay_steps and stays there.  It falls along half a cosine, along
  * a line, or (WSD: warm-up, stable, decay) along a line over the last `cooldown` steps. */
 #include <math.h>
-#include "../work.h"
+#include "state.h"
 
 double schedule_lr(const Schedule *s, int64_t step)
 {

@@ -4,7 +4,8 @@
 #define TGC_SELECT_PARAMS_H
 
 #include "../../compiler/compiler.h"
-#include "../cli.h"
+#include "../option.h"
+#include "../load/build.h"
 
 /* Freezes what --train and --group of o leave out; before programs are made. */
 int select_params(Model *m, const BuildOptions *o, Err *e);

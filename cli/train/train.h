@@ -7,6 +7,7 @@
 #include "../../runtime/weights/npy.h"
 #include "../run/prompts.h"
 #include "../eval/eval_score.h"
+#include "state.h"
 #include "train_log.h"
 #include "../data/windows.h"
 

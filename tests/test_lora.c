@@ -214,6 +214,23 @@ TEST (merged_blocks_are_compared_in_their_type) {
         CHECK_MSG(said && atof(strstr(said, "than ") + 5) < 0.1, "%s", err);
 }
 
+/* One command or two, by way of the merged folder: the same weights. */
+TEST (merged_to_a_gguf_file) {
+        OK("export " FROM "base --merge --lora " FROM "tuned -o @/merged -q");
+        OK("quantize @/merged --type q8_0 -o @/two.gguf -q");
+        setenv("TGC_DEVICE", "cpu", 1);
+        OK("export " FROM "base --merge --lora " FROM "tuned --gguf @/one.gguf --type q8_0");
+        unsetenv("TGC_DEVICE");
+        CHECK_MSG(strstr(err, "one.gguf: merged, in q8_0: of 16 tokens"), "%s", err);
+        logits_of("@/one.gguf", "cpu");
+        CHECK(!rename(in_dir("x.npy"), in_dir("y.npy")));
+        logits_of("@/two.gguf", "cpu");
+        CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) == 0);
+        CHECK(tgc("export " FROM "base --merge --lora " FROM "tuned --gguf @/no.gguf --type nf4") ==
+                      TGC_USAGE &&
+              strstr(err, "a GGUF file has Q4_0"));
+}
+
 /* A run's folder is merged with the model that it names. */
 TEST (a_run_is_merged) {
         OK(TRAIN "--lora r=4 --max_iters 3 --out_dir @/run");
@@ -222,6 +239,9 @@ TEST (a_run_is_merged) {
         OK("export " FROM "base --merge --lora @/run/adapter -o @/whole2");
         unsetenv("TGC_DEVICE");
         CHECK(same_file(in_dir("whole/model.safetensors"), in_dir("whole2/model.safetensors")));
+        OK("export @/run --merge --gguf @/whole.gguf -q");
+        OK("export " FROM "base --merge --lora @/run/adapter --gguf @/whole2.gguf -q");
+        CHECK(same_file(in_dir("whole.gguf"), in_dir("whole2.gguf")));
         /* that model's folder is not written over */
         CHECK(tgc("export @/run --merge --lora " FROM "begin -o @/no") == TGC_USAGE &&
               strstr(err, "is a run with an adapter of its own"));

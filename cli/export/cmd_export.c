@@ -144,20 +144,68 @@ static int write_adapter(const Loaded *l, const Args *a, const char *folder, con
         return code;
 }
 
-static void say_change(const Args *a, const char *folder, const char *dtype, const Progress *talk)
+/* ---- --gguf ---- */
+
+/* By way of a temporary folder. */
+static int write_gguf_file(const Loaded *l, const Args *a, const char *path, uint64_t shard,
+                           Merged *merged, Err *e)
 {
+        const char *type = opt_set(a, O_TYPE) ? opt_str(a, O_TYPE) : "f16";
+        char name[200] = "model", dir[512];
+        Args quiet = *a;
+        ChatSource chat = { 0 };
+        const Section *s = plan_find(&l->plan, "chat");
+        if (!is_gguf_type(type))
+                return err_set(e, TGC_USAGE, "--type %.40s: a GGUF file has %s, F32, F16, BF16",
+                               type, mixture_names());
+        if (!plan_find(&l->plan, "file.config.json") && !opt_str(a, O_CONFIG))
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: a model of Lua, and GGUF files are of architectures that other "
+                        "programs know: give --config FILE, the config.json that its weights "
+                        "have in Hugging Face's words",
+                        a->pos[0]);
+        quiet.v[O_QUIET].i = 1;
+        manifest_word(&l->plan, "model", name, sizeof name);
+        int code = tmpdir_make(dir, e);
+        if (!code)
+                code = write_folder(l, &quiet, dir, NULL, shard, merged, e);
+        if (!code && s)
+                code = chat_source_unpack(&chat, s->data, s->size, path, e);
+        if (!code)
+                code = gguf_of_folder(&(GgufOf) { .a = a,
+                                                  .folder = dir,
+                                                  .name = name,
+                                                  .type = type,
+                                                  .tok = l->tok,
+                                                  .chat = &chat },
+                                      path, e);
+        chat_source_free(&chat);
+        if (*dir)
+                tmpdir_remove(dir);
+        return code;
+}
+
+/* ---- --merge ---- */
+
+/* Of a folder or a GGUF file `out`, which was written in dtype. */
+static void say_change(const Args *a, const char *out, const char *dtype, const Progress *talk)
+{
+        const char *type = !opt_str(a, O_GGUF)  ? dtype
+                           : opt_set(a, O_TYPE) ? opt_str(a, O_TYPE)
+                                                : "f16";
         double change, largest;
         Err why;
-        if (merge_compare(a, folder, dtype, &change, &largest, &why))
-                say(talk, "%s: logits were not compared: %s\n", folder, why.msg);
+        if (merge_compare(a, out, dtype, &change, &largest, &why))
+                say(talk, "%s: logits were not compared: %s\n", out, why.msg);
         else
                 say(talk,
                     "%s: merged, in %s: of 16 tokens no logit is off by more than %.2g (the "
                     "largest is %.3g)\n",
-                    folder, dtype, change, largest);
+                    out, type, change, largest);
 }
 
-/* --merge of MODEL and --lora DIR ... */
+/* Of MODEL and --lora DIR ... */
 static int merge(const Args *a, const char *out, const char *dtype, uint64_t shard,
                  const Progress *talk, Err *e)
 {
@@ -165,9 +213,10 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         Adapters s;
         Loaded l;
         Merged how = { &s, a->pos[0], NULL };
+        const bool gguf = opt_str(a, O_GGUF);
         bool there = true;
         int code;
-        if (is_file(out) && !file_is_dir(out))
+        if (!gguf && is_file(out) && !file_is_dir(out))
                 return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is not one",
                                out);
         if (paths_same(out,
@@ -193,7 +242,8 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
                         code = err_set(e, TGC_USAGE, "%s: there are no weights to merge with",
                                        a->pos[0]);
                 if (!code)
-                        code = write_folder(&l, a, out, dtype, shard, &how, e);
+                        code = gguf ? write_gguf_file(&l, a, out, shard, &how, e)
+                                    : write_folder(&l, a, out, dtype, shard, &how, e);
                 loaded_free(&l);
         }
         adapters_free(&s);
@@ -202,48 +252,7 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         return code;
 }
 
-/* ---- --gguf ---- */
-
-/* By way of a temporary folder. */
-static int write_gguf_file(const Loaded *l, const Args *a, const char *path, uint64_t shard, Err *e)
-{
-        const char *type = opt_set(a, O_TYPE) ? opt_str(a, O_TYPE) : "f16";
-        char name[200] = "model", dir[512];
-        Args quiet = *a;
-        ChatSource chat = { 0 };
-        const Section *s = plan_find(&l->plan, "chat");
-        if (!is_gguf_type(type))
-                return err_set(e, TGC_USAGE, "--type %.40s: a GGUF file has %s, F32, F16, BF16",
-                               type, mixture_names());
-        if (!plan_find(&l->plan, "file.config.json") && !opt_str(a, O_CONFIG))
-                return err_set(
-                        e, TGC_USAGE,
-                        "%s: a model of Lua, and GGUF files are of architectures that other "
-                        "programs know: give --config FILE, the config.json that its weights "
-                        "have in Hugging Face's words",
-                        a->pos[0]);
-        quiet.v[O_QUIET].i = 1;
-        manifest_word(&l->plan, "model", name, sizeof name);
-        int code = tmpdir_make(dir, e);
-        if (!code)
-                code = write_folder(l, &quiet, dir, NULL, shard, NULL, e);
-        if (!code && s)
-                code = chat_source_unpack(&chat, s->data, s->size, path, e);
-        if (!code)
-                code = gguf_of_folder(&(GgufOf) { .a = a,
-                                                  .folder = dir,
-                                                  .name = name,
-                                                  .type = type,
-                                                  .tok = l->tok,
-                                                  .chat = &chat },
-                                      path, e);
-        chat_source_free(&chat);
-        if (*dir)
-                tmpdir_remove(dir);
-        return code;
-}
-
-/* --merge of a folder that training left: its model and its adapter. */
+/* Of a folder that training left: its model and its adapter. */
 static int merge_run(const Args *a, const char *out, const char *dtype, uint64_t shard,
                      const Progress *talk, Err *e)
 {
@@ -262,8 +271,8 @@ static int merge_run(const Args *a, const char *out, const char *dtype, uint64_t
                 code = err_set(
                         e, TGC_USAGE,
                         "%s: no such file, and %s was made from it; if it has moved: tgc export "
-                        "MODEL --merge --lora %s -o %s",
-                        model, dir, adapter, out);
+                        "MODEL --merge --lora %s %s %s",
+                        model, dir, adapter, opt_str(a, O_GGUF) ? "--gguf" : "-o", out);
         if (!code) {
                 const char *pos = model, *lora = adapter;
                 of.pos = &pos;
@@ -288,9 +297,8 @@ int cmd_export(const Args *a, Err *e)
                                "export: -o FOLDER is missing: tgc export %s -o "
                                "FOLDER",
                                a->pos[0]);
-        if (gguf && (opt_str(a, O_OUT) || opt_flag(a, O_MERGE)))
-                return err_set(e, TGC_USAGE, "export: --gguf and %s: one at a time",
-                               opt_str(a, O_OUT) ? "-o" : "--merge");
+        if (gguf && opt_str(a, O_OUT))
+                return err_set(e, TGC_USAGE, "export: --gguf and -o: one at a time");
         const bool file = is_file(out) && !file_is_dir(out);
         if (file && (opt_str(a, O_CONFIG) || opt_set(a, O_MAX_SHARD)))
                 return err_set(e, TGC_USAGE, "export: --%s has no effect: %s is not a folder",
@@ -324,7 +332,7 @@ int cmd_export(const Args *a, Err *e)
                                          a->pos[0])
                                : write_adapter(&l, a, out, &talk, e);
         else if (gguf)
-                code = write_gguf_file(&l, a, gguf, shard, e);
+                code = write_gguf_file(&l, a, gguf, shard, NULL, e);
         else if (!file)
                 code = write_folder(&l, a, out, dtype, shard, NULL, e);
         else if (!(code = weights_export(&l.plan, out, dtype, 0, NULL, e)))

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
-#include "cli/cli.h"
+#include "cli/load/load.h"
 #include "runtime/device/cuda_api.h"
 #include "runtime/device/dev_impl.h"
 #include "runtime/device/nvrtc.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include "worse.h"
 #include "../cli/check/check.h"
-#include "../cli/cli.h"
+#include "../cli/load/load.h"
 #include "../cli/check/quick_check.h"
 #include "../runtime/util/file.h"
 #include "random_chain.h"

@@ -4,7 +4,7 @@
 #define TGC_TESTS_SMALL_GPT_H
 
 #include "test.h"
-#include "cli/cli.h"
+#include "cli/load/load.h"
 #include "runtime/session/session.h"
 
 enum { CTX = 150, V = 65 };

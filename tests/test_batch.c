@@ -1,7 +1,7 @@
 /* test_batch.c: sequences of unequal length, decoded together: each says what it says alone. */
 #include <math.h>
 #include "test.h"
-#include "cli/cli.h"
+#include "cli/load/load.h"
 #include "runtime/batch/batch.h"
 
 enum { CTX = 2304, MOST_SEQ = 64 };

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "cli_test.h"
 #include "cli/data/windows.h"
+#include "cli/train/state.h"
 #include "runtime/tgc.h"
 #include "plan_file.h"
 

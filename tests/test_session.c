@@ -1,6 +1,6 @@
 /* test_session.c: sessions over a plan written by hand, on each device that is there, and the
  * public interface over them. */
-#include "../cli/cli.h"
+#include "../cli/load/load.h"
 #include "../runtime/weights/ck_tensor.h"
 #include "../runtime/tgc.h"
 #include "session_checks.h"

@@ -15,7 +15,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <stdlib.h>
-#include "cli/cli.h"
+#include "cli/load/load.h"
 #include "runtime/device/cuda_api.h"
 #include "runtime/util/parallel.h"
 #include "runtime/device/dev_impl.h"

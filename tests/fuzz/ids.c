@@ -1,6 +1,6 @@
 /* ids.c: token ids as text, of the command line or a file */
 #include "file.h"
-#include "../../cli/cli.h"
+#include "../../cli/load/load.h"
 
 FUZZ(ids)
 {

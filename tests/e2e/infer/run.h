@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "../../test.h"
-#include "../../../cli/cli.h"
+#include "../../../cli/load/load.h"
 #include "../../../runtime/util/file.h"
 #include "../../../runtime/weights/npy.h"
 #include "../../../runtime/session/session.h"

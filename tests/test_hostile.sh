@@ -148,6 +148,8 @@ json_graphs() {
         printf '{"name":"a\0"}' > j.json
         compile 3 'j.json:1:11: NUL' j.json
         printf '\xff\xfe{}' > j.json
+        compile 3 "j.json: begins with UTF-16's byte order mark" j.json
+        printf '{"\xff":1}' > j.json
         compile 3 'j.json: not UTF-8' j.json
         for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' \
                 '{"name":5}|version 1'; do

@@ -92,8 +92,10 @@ refused() {
                 "${adapters[@]}" --lora-switch --mode infer -o no.plan
         tgc 2 'two adapters are called tuned' run base --lora "$from/tuned" \
                 --lora "$from/tuned:0.5" --lora-switch --prompts lines
-        tgc 2 '--lora-switch: --lora r=2 would begin' run base --lora r=2 --lora-switch \
+        tgc 2 '--lora has no effect: r=... begins a new' run base --lora r=2 --lora-switch \
                 --prompts lines
+        tgc 2 '--lora-switch: --lora r=2 would begin' compile base --lora r=2 --lora-switch \
+                --mode infer -b 2 -o no.plan
 }
 say refused_by_name "$(refused 2>&1)"
 exit $failed

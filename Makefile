@@ -32,7 +32,7 @@ OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o $(BUILD)/vers
 LIB      = $(BUILD)/libtgc_all.a
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/test_*.c)))
 TESTH   := $(sort $(wildcard tests/*.h))
-CUH     := $(sort $(wildcard codegen/kernels/*/*.cuh codegen/kernels/emulate/*.h))
+CUH     := $(sort $(wildcard codegen/kernels/*/*.cuh codegen/kernels/emulate/*.h codegen/kernels/emulate/*.cpp))
 CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 SHARED  := codegen/kernels/common/dynamic_map.h runtime/rt.h runtime/weights/block_decode.h
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
@@ -130,7 +130,7 @@ $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
 $(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 $(if $(SAN),,-g0) -O2 -march=native -fno-math-errno -fno-trapping-math -Wno-missing-field-initializers $(KERNELS) -Iruntime -Iruntime/weights
 
 # clang-format 14; tables of instructions and generated files are left alone.
-FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' | grep -v '^examples/'))
+FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | grep -v '^examples/'))
 format:
 	clang-format -i $(FORMATTED)
 

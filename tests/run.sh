@@ -16,7 +16,7 @@ export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} \
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # programs run beside each other: what units share is compiled once
 export TGC_COMPILERS=${TGC_COMPILERS:-1}
-own_cxxflags=${TGC_CXXFLAGS+yes}
+own_cxx=$CXX${TGC_CXXFLAGS+yes}
 # what is emulated runs for a moment: -O2 takes three times as long in all
 export TGC_CXXFLAGS=${TGC_CXXFLAGS--Og}
 
@@ -38,11 +38,16 @@ run() { # NAME COMMAND...
         local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc cpu
         [[ " ${quick_c//$'\n'/ } " = *" $1 "* ]] &&
                 export TGC_CFLAGS="${TGC_CFLAGS--O0 -DTGC_CALLS}"
-        # clang, where that is, takes at -O0 a quarter of the time of g++ -Og for what is emulated
-        # (test_check.sh takes it itself, and test_random)
-        [ "$1" = test_random ] && [ -z "$own_cxxflags" ] && unset TGC_CXXFLAGS
-        [ "$1" = test_lora ] && [ -z "$own_cxxflags$CXX" ] && command -v clang++ > /dev/null &&
-                export CXX=clang++ TGC_CXXFLAGS=-O0
+        # clang, where that is, takes at -O0 a quarter of the time of g++ -Og for what is emulated.
+        # g++ has test_infer_emulate; test_check.sh, test_emulate and test_random choose themselves
+        case $1 in
+        test_random) [ "$own_cxx" ] || unset TGC_CXXFLAGS ;;
+        test_check.sh | test_emulate | test_infer_emulate) ;;
+        *)
+                [ -z "$own_cxx" ] && command -v clang++ > /dev/null &&
+                        export CXX=clang++ TGC_CXXFLAGS=-O0
+                ;;
+        esac
         timeout -k 5 "${TEST_TIMEOUT:-1200}" "${@:2}" > "$out" 2> "$err" < /dev/null
         rc=$?
         times > "$tmp/times/$1"

@@ -46,17 +46,10 @@ while read -r name device options; do
         # (kernels/cpu/cpu_tgc.h)
         unset TGC_CFLAGS
         [ "$device" = cpu ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
-        # what all GPUs have runs for a moment: clang, where that is, compiles it at -O0 in a
-        # quarter of the time of g++ -Og
+        # kernels run for a moment, on an emulator that is optimised: clang, where that is, compiles
+        # them at -O0 in a quarter of the time of g++ -Og
         [ -z "$quick_cxx" ] || unset CXX
         [ "$device" != cpu ] && [ -n "$quick_cxx" ] && export CXX=$quick_cxx && TGC_CXXFLAGS=-O0
-        # these run longer: clang optimises the emulator and not the kernels (emulate.h)
-        case "$name $device" in
-        *\ sm_90a | documents\ emulate | exps\ emulate | blocks*\ emulate)
-                TGC_CXXFLAGS=${cxxflags/-Og/-O1}
-                [ -z "$quick_cxx" ] || TGC_CXXFLAGS="-O1 -DTGC_EMULATE_QUICK"
-                ;;
-        esac
         [ "$device" = sm_90a ] && export TGC_EMULATE_ARCH=sm_90a && played=emulate
         # shellcheck disable=SC2086
         "$TGC" check $options --device "$played" > "$out/log" 2>&1
@@ -329,7 +322,6 @@ nvrtc() {       # nvrtc MODEL ARCH OPTIONS...
 }
 
 if [ -z "$FULL" ]; then
-        nvrtc models/naive_gpt.lua sm_80 --tf32 --mode train -D n_layer=1 -D n_embd=64 -D n_head=2
         nvrtc models/naive_gpt.lua sm_90a --dtype bf16 --mode train -D n_layer=1 -D n_embd=64 \
                 -D n_head=2
         exit

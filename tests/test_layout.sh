@@ -37,7 +37,7 @@ tables=" cli/commands.def cli/effects.def cli/habits.def cli/options.def
 # wide COLUMNS FILE...: FILE:LINE of the longer lines, but for rows of tables in documents
 wide() { grep -HnE "^[^|].{$1,}" "${@:2}" | sed 's/^\([^:]*:[0-9]*\):.*/\1/' | head -5 | xargs; }
 
-code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.def' |
+code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.def' |
         while read -r f; do [[ " ${tables//$'\n'/ } " = *" $f "* ]] || echo "$f"; done)
 printf '/* %0100d */\n' 1 > "$dir/wide.c"
 printf '%0151d\n| %0151d |\n' 1 1 > "$dir/wide.md"

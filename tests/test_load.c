@@ -35,7 +35,11 @@ TEST (objects_that_stay_loaded) {
         for (int i = 0; i < 2; i++) {
                 PackFile f = { "which", text[i], strlen(text[i]), 0 };
                 const Pack unit = { &f, 1, NULL }, none = { 0 };
-                const HostBuild b = { flag, &unit, &none, ".c", "a test", NULL };
+                const HostBuild b = { .flag = flag,
+                                      .units = &unit,
+                                      .headers = &none,
+                                      .suffix = ".c",
+                                      .what = "a test" };
                 void *code;
                 size_t size;
                 int (*which)(void);

@@ -105,7 +105,12 @@ static int build(const Plan *plan, const DevOptions *o, int n_kernels, void **so
                 const int at_once = host_compilers();
                 pack_join(&units, (units.n + at_once - 1) / at_once);
                 *n_units = units.n;
-                HostBuild b = { f.flag, &units, &headers, ".c", "source.cpu", o->stop };
+                HostBuild b = { .flag = f.flag,
+                                .units = &units,
+                                .headers = &headers,
+                                .suffix = ".c",
+                                .what = "source.cpu",
+                                .stop = o->stop };
                 if (o->compiling)
                         o->compiling(o->compiling_to, n_kernels, "kernels", "cpu");
                 code = host_cc_build(&cc, &b, 0, units.n, so, size, e);

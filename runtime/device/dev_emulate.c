@@ -1,7 +1,8 @@
 /* dev_emulate.c: the emulated device: compiles the emitted CUDA with the host's C++ compiler over
  * emulate.h, which plays a GPU's threads.  Each group of units is a shared object with its own
  * tgc_emulate_launch.  Headers and shared functions are compiled in each.  So there are no more
- * groups than compilers at once, and no small groups.
+ * groups than compilers at once, and no small groups.  The emulator itself, emulate_core.cpp, is
+ * compiled once and linked with each.
  *
  * TGC_EMULATE_ARCH=sm_90a plays Hopper's form of each kernel, on as many multiprocessors as
  * arch.def says. */
@@ -43,8 +44,8 @@ typedef struct EmulateDevice {
 
 enum { MAX_FLAGS = 40 };
 
-/* TGC_CXXFLAGS adds flags, for sanitizers. */
-static void make_flags(const char **flag, char *own, size_t cap, int arch)
+/* TGC_CXXFLAGS adds flags, for sanitizers.  last: one more, or NULL */
+static void make_flags(const char **flag, char *own, size_t cap, int arch, const char *last)
 {
         static const char *const base[] = {
                 "-DTGC_EMULATE", "-std=c++17", "-O2",        "-fopenmp", "-fno-strict-aliasing",
@@ -63,6 +64,8 @@ static void make_flags(const char **flag, char *own, size_t cap, int arch)
         for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1;
              s = strtok_r(0, " ", &rest))
                 flag[n++] = s;
+        if (last && n < MAX_FLAGS - 1)
+                flag[n++] = last;
         flag[n] = 0;
 }
 
@@ -73,13 +76,14 @@ typedef struct Build {
         atomic_flag said; /* that something is compiled */
 } Build;
 
+/* Of a unit that is compiled with these flags and headers. */
 static void unit_key(const Build *x, int i, char hex[33])
 {
         CacheKey k;
         char cpu[33];
         host_cpu_key(cpu);
         cache_key_begin(&k);
-        cache_key_text(&k, "emulate 1");
+        cache_key_text(&k, "emulate 2");
         cache_key_text(&k, x->cc->command);
         cache_key_text(&k, x->cc->version);
         cache_key_text(&k, cpu);
@@ -91,6 +95,13 @@ static void unit_key(const Build *x, int i, char hex[33])
         }
         cache_key_add(&k, x->b.units->file[i].data, x->b.units->file[i].size);
         cache_key_end(&k, hex);
+}
+
+static void say_compiling(Build *x)
+{
+        const DevOptions *o = &x->d->host.d.opt;
+        if (o->compiling && !atomic_flag_test_and_set(&x->said))
+                o->compiling(o->compiling_to, x->d->host.d.prog->n_kernels, "kernels", "emulate");
 }
 
 static void load_unit(void *ctx, int i)
@@ -105,10 +116,7 @@ static void load_unit(void *ctx, int i)
         unit_key(x, i, key);
         u->cached = !no_cache && cache_get(key, &so, &size);
         if (!u->cached) {
-                const DevOptions *o = &x->d->host.d.opt;
-                if (o->compiling && !atomic_flag_test_and_set(&x->said))
-                        o->compiling(o->compiling_to, x->d->host.d.prog->n_kernels, "kernels",
-                                     "emulate");
+                say_compiling(x);
                 u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err);
                 if (!u->code && !no_cache)
                         cache_put(key, so, size);
@@ -138,22 +146,54 @@ static void load_unit(void *ctx, int i)
                                 "the plan's emulate.h knows no clusters: compile the model again");
 }
 
+/* The emulator as an object, optimised whatever TGC_CXXFLAGS says; malloc'd. */
+static int load_core(Build *x, void **core, size_t *size, Err *e)
+{
+        static char text[] = "#include \"emulate_core.cpp\"\n";
+        PackFile file = { .name = "core", .data = text, .size = sizeof text - 1 };
+        const Pack unit = { .file = &file, .n = 1 };
+        const int no_cache = x->d->host.d.opt.no_cache;
+        const char *flag[MAX_FLAGS];
+        char own[1024], key[33];
+        Build y = *x;
+        make_flags(flag, own, sizeof own, x->d->host.d.arch, "-O2");
+        y.b.flag = flag;
+        y.b.units = &unit;
+        unit_key(&y, 0, key);
+        if (!no_cache && cache_get(key, core, size))
+                return TGC_OK;
+        say_compiling(x);
+        const int code = host_cc_object(x->cc, &y.b, 0, core, size, e);
+        if (!code && !no_cache)
+                cache_put(key, *core, *size);
+        return code;
+}
+
+static int has_emulator(const Pack *headers)
+{
+        int n = 0;
+        for (int i = 0; i < headers->n; i++)
+                n += !strcmp(headers->file[i].name, "emulate.h") ||
+                     !strcmp(headers->file[i].name, "emulate_core.cpp");
+        return n == 2;
+}
+
 static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, Err *e)
 {
         HostCc cc;
         const char *flag[MAX_FLAGS];
         char own[1024];
-        int code = host_cc_find(&cc, 1, e), emulator = 0, cached = 0;
+        int code = host_cc_find(&cc, 1, e), cached = 0;
         double start = clock_ms();
+        void *core = NULL;
 
         if (code)
                 return code;
-        for (int i = 0; i < headers->n; i++)
-                emulator |= !strcmp(headers->file[i].name, "emulate.h");
-        if (!emulator)
+        if (!has_emulator(headers))
                 return err_set(e, TGC_NO_DEVICE,
-                               "the plan's CUDA headers lack emulate.h: compile the model again");
-        make_flags(flag, own, sizeof own, d->host.d.arch);
+                               "the plan's CUDA headers lack this emulator: compile the model "
+                               "again");
+        make_flags(flag, own, sizeof own, d->host.d.arch, NULL);
         d->unit = calloc((size_t)units->n, sizeof *d->unit);
         if (!d->unit)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d units", units->n);
@@ -162,11 +202,22 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
                 d->unit[i].so.fd = -1;
         Build x = { d,
                     &cc,
-                    { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop },
+                    { .flag = flag,
+                      .units = units,
+                      .headers = headers,
+                      .suffix = ".cu",
+                      .what = "source.cuda",
+                      .stop = d->host.d.opt.stop },
                     ATOMIC_FLAG_INIT };
         stop_begin(x.b.stop); /* over all of them: no moment in between looks idle */
-        parallel_for(units->n, host_compilers(), load_unit, &x);
+        if (!(code = load_core(&x, &core, &x.b.object_size, e))) {
+                x.b.object = core;
+                parallel_for(units->n, host_compilers(), load_unit, &x);
+        }
         stop_end(x.b.stop);
+        free(core);
+        if (code)
+                return code;
         for (int i = 0; i < units->n; i++) {
                 if (d->unit[i].code)
                         return err_set(e, d->unit[i].code, "%s", d->unit[i].err.msg);

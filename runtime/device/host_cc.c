@@ -304,6 +304,8 @@ static int link_objects(const Job *j, int n, char *target, char *log)
         argv[k++] = "-shared";
         for (int i = 0; i < n; i++)
                 argv[k++] = j->object[i];
+        if (j->b->object)
+                argv[k++] = j->object[n];
         argv[k++] = "-o";
         argv[k++] = target;
         argv[k++] = "-lm";
@@ -369,8 +371,35 @@ static int report_failure(const Job *j, int n, Err *e)
         return TGC_OK;
 }
 
-int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size,
-                  Err *e)
+/* The object that is given, as the n-th of those that are made. */
+static int put_object(const Job *j, int n, Err *e)
+{
+        const PackFile f = { .name = "given.o",
+                             .data = (char *)j->b->object,
+                             .size = j->b->object_size };
+        if (!j->b->object)
+                return TGC_OK;
+        snprintf(j->object[n], sizeof *j->object, "%.500s/%s", j->dir, f.name);
+        return write_files(j->dir, &f, 1, "", e);
+}
+
+/* Into target: the shared object of n objects and the one that is given. */
+static int link_all(const Job *j, int n, char *target, Err *e)
+{
+        char *log = j->log[0];
+        int code = put_object(j, n, e), linked;
+        if (code || !(linked = link_objects(j, n, target, log)))
+                return code;
+        if (linked <= NO_ROOM)
+                return not_started(j->cc->command, linked, e);
+        return starved(log) ? err_set(e, TGC_NO_MEMORY, "%s had no memory to link %s:\n%.*s",
+                                      j->cc->command, j->b->what, log_head(log), log)
+                            : err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", j->cc->command,
+                                      j->b->what, log_head(log), log);
+}
+
+static int build(const HostCc *cc, const HostBuild *b, int first, int n, bool links, void **so,
+                 size_t *size, Err *e)
 {
         char dir[512] = "", target[640];
         Job j = { cc, b, b->units->file + first, dir, 0, 0, 0 };
@@ -395,21 +424,10 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
         if (stop_asked(b->stop) || (code = report_failure(&j, n, e)))
                 goto out;
         snprintf(target, sizeof target, "%.500s/all.so", dir);
-        int linked = link_objects(&j, n, target, j.log[0]);
-        if (linked <= NO_ROOM) {
-                code = not_started(cc->command, linked, e);
+        if (links && (code = link_all(&j, n, target, e)))
                 goto out;
-        }
-        if (linked) {
-                code = starved(j.log[0])
-                               ? err_set(e, TGC_NO_MEMORY, "%s had no memory to link %s:\n%.*s",
-                                         cc->command, b->what, log_head(j.log[0]), j.log[0])
-                               : err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command,
-                                         b->what, log_head(j.log[0]), j.log[0]);
-                goto out;
-        }
         char *bytes;
-        if (!(code = file_read_text(target, MAX_OBJECT, &bytes, size, e)))
+        if (!(code = file_read_text(links ? target : j.object[0], MAX_OBJECT, &bytes, size, e)))
                 *so = bytes;
 out:
         tmpdir_remove(dir);
@@ -422,6 +440,18 @@ out:
         free(*so);
         *so = 0;
         return err_set(e, TGC_STOPPED, "compiling %s was stopped", b->what);
+}
+
+int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size,
+                  Err *e)
+{
+        return build(cc, b, first, n, true, so, size, e);
+}
+
+int host_cc_object(const HostCc *cc, const HostBuild *b, int first, void **object, size_t *size,
+                   Err *e)
+{
+        return build(cc, b, first, 1, false, object, size, e);
 }
 
 /* ---- shared objects in memory ---- */

@@ -30,6 +30,9 @@ typedef struct HostBuild {
         const char *suffix; /* ".c", ".cu": names the saved source */
         const char *what;   /* "source.cpu", for messages */
         Stop *stop;         /* or NULL */
+        /* an object that is linked with them; NULL: none */
+        const void *object;
+        size_t object_size;
 } HostBuild;
 
 /* Build a shared object from units [first, first+n), compiled in parallel.
@@ -37,6 +40,9 @@ typedef struct HostBuild {
  * the path where the offending source was kept.  TGC_STOPPED: as b->stop asked. */
 int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size,
                   Err *e);
+/* The same of unit `first` alone, and not linked: what may be another build's `object`. */
+int host_cc_object(const HostCc *cc, const HostBuild *b, int first, void **object, size_t *size,
+                   Err *e);
 
 /* Load a shared object from memory; close with so_close. */
 typedef struct SharedObject {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 enum { M = 70, N = 136, MOST_K = 600, LD = 608 };
 

@@ -1,10 +1,11 @@
 /* emulate.h: compiles emitted CUDA with the host's C++ compiler, and runs it.
  *
- *      g++ -std=c++17 -O2 -fno-strict-aliasing -fPIC -shared -x c++ -include emulate.h unit.cu
+ *      g++ -std=c++17 -fopenmp -fno-strict-aliasing -fPIC -shared -x c++ -include emulate.h \
+ *              unit.cu emulate_core.cpp
  *
- * (-fsanitize=address,undefined find more; -fopenmp runs blocks in parallel; clang++ works too.)
- * The unit is the text that NVRTC gets.  Any number of units make one object, which exports
- * tgc_emulate_launch and tgc_emulate_sizes.
+ * (-fsanitize=address,undefined find more; clang++ works too.)  The unit is the text that NVRTC
+ * gets.  Any number of units and one emulate_core.cpp, which is worth optimising, make an object,
+ * which exports tgc_emulate_launch and tgc_emulate_sizes.
  *
  * The threads of a block are fibers on one host thread; blocks run one after the other, in any
  * order.  Fibers wait for each other at barriers, shuffles, ldmatrix and mma.  A kernel that is
@@ -26,14 +27,11 @@
  * Not emulated: timing, caches, blocks that wait for each other otherwise (a spin is reported),
  * the rounding of approximate functions.
  *
- *      emulate_cuda.h      the language: types, conversions, arithmetic, atomics
- *      emulate_fiber.h     stacks and the switch between them
- *      emulate_block.h     threads, warps, barriers, where they wait
- *      emulate_schedule.h  who runs next
- *      emulate_launch.h    entry points and the launch
- *      emulate_warp.h      barriers and shuffles by their CUDA names
- *      emulate_ptx.h       the functions of ptx.cuh, included from there
- *      emulate_sm90.h      those of ptx_sm90.cuh, on emulate_tma.h and emulate_wgmma.h */
+ *      emulate_cuda.h    the language: types, conversions, arithmetic, atomics
+ *      emulate_core.h    what kernels ask of the emulator (emulate_core.cpp has it)
+ *      emulate_warp.h    barriers and shuffles by their CUDA names
+ *      emulate_ptx.h     the functions of ptx.cuh, included from there
+ *      emulate_sm90.h    those of ptx_sm90.cuh */
 #ifndef TGC_EMULATE_H
 #define TGC_EMULATE_H
 
@@ -44,22 +42,8 @@
 /* Hidden: several emulated objects may be loaded into one process. */
 #define EMU_NAMESPACE namespace emu __attribute__((visibility("hidden")))
 
-/* clang -O1 -DTGC_EMULATE_QUICK: the emulator itself is optimised, and kernels are not: they take
- * most of the compiler's time, and most of the time at -O0 is the emulator's. */
-#if defined __clang__ && defined TGC_EMULATE_QUICK
-#define EMU_KERNELS _Pragma("clang optimize off")
-#define EMU_ITSELF _Pragma("clang optimize on")
-#else
-#define EMU_KERNELS
-#define EMU_ITSELF
-#endif
-
 #include "emulate_cuda.h"
-#include "emulate_fiber.h"
-#include "emulate_block.h"
-#include "emulate_schedule.h"
-#include "emulate_launch.h"
+#include "emulate_core.h"
 #include "emulate_warp.h"
-EMU_KERNELS
 
 #endif

@@ -6,9 +6,6 @@
 #ifndef TGC_EMULATE_BLOCK_H
 #define TGC_EMULATE_BLOCK_H
 
-#include <cstdarg>
-#include <vector>
-
 EMU_NAMESPACE
 {
         struct Block;
@@ -27,20 +24,11 @@ EMU_NAMESPACE
 
         /* A wgmma in flight: this thread's accumulators, and its A registers or a descriptor. */
         struct Wgmma {
-                void (*run)(Block *, int, const Wgmma *);
+                WgmmaShape shape;
                 float *d;
                 unsigned regs[4], number, group;
                 unsigned long long a, b;
                 bool add;
-        };
-
-        /* A tensor map as the runtime encodes it here (a plan's `map` line, dev_emulate.c), in a
-         * TmaMap: a matrix of 2-byte elements, or of 4-byte ones that become tf32; boxes of
-         * box_rows rows of 128, 64 or 32 bytes. */
-        struct Map {
-                const char *matrix;
-                uint64_t elem, rows, cols, ld;
-                int box_rows, box_bytes;
         };
 
         /* A TMA load in flight, to the block that owns the shared memory.  The map is a copy, as
@@ -60,10 +48,8 @@ EMU_NAMESPACE
                 int group, x, y;
         };
 
-        struct Thread {
+        struct Thread : ThreadHead {
                 Context context;
-                uint3 idx;
-                int number, lane;
                 State state;
                 Block *block;
                 Warp *warp;
@@ -72,16 +58,14 @@ EMU_NAMESPACE
                 int line, barrier;
                 unsigned mask;
                 void *operands; /* on its stack, for the lane that does the work */
-                /* Copies in flight, oldest first; groups committed. */
+                /* In flight, oldest first. */
                 std::vector<Copy> copies;
-                int group, spins;
-                std::vector<Send> sends; /* TMA stores, the same way */
-                int sent;
-                /* Hopper (emulate_sm90.h) */
-                const void *mbar;         /* the mbarrier it waits for */
-                unsigned round;           /* of the cluster's barrier */
-                std::vector<Wgmma> wgmma; /* in flight, oldest first */
-                unsigned issued, wgroup;  /* wgmmas issued, groups committed */
+                std::vector<Send> sends; /* TMA stores */
+                std::vector<Wgmma> wgmma;
+                unsigned issued; /* wgmmas */
+                int spins;
+                const void *mbar; /* the mbarrier it waits for */
+                unsigned round;   /* of the cluster's barrier */
         };
 
         /* Lanes that wait for the rest of a mask. */
@@ -114,22 +98,17 @@ EMU_NAMESPACE
                 int n;
         };
 
-        struct Kernel;
-        struct Block {
+        struct Block : BlockHead {
                 const Kernel *kernel;
                 const char *name;
                 void **args;
-                uint3 idx, dim, grid;
                 int n, ended;
-                /* threads that barriers count (all, or those that TGC_SURPLUS kept); threads that
-                 * ended */
-                int live, gone;
+                int gone;       /* threads that ended as TGC_SURPLUS told them */
                 Thread *thread; /* [n] */
                 Warp warp[32];
                 unsigned ready; /* warps with a lane that can run */
                 Barrier barrier[16];
                 Regions regions;
-                char *smem;
                 size_t smem_size;
                 unsigned order;
                 uint64_t random;
@@ -138,22 +117,20 @@ EMU_NAMESPACE
                 bool failed, spun;
                 int last; /* warp */
                 char message[600];
-                /* Hopper: the blocks that run in turns; the cluster's barrier, kept by its first
-                 * block */
+                /* Hopper: the blocks that run in turns, every `cluster` of them a cluster; the
+                 * cluster's barrier, kept by its first block */
                 Block **with;
-                /* rank: among the n_with; every `cluster` blocks are a cluster */
-                int n_with, rank, cluster;
+                int n_with;
                 int arrived;
                 unsigned round;
                 unsigned done[8];         /* wgmmas of each warpgroup that have run */
                 std::vector<Fetch> fetch; /* in flight */
         };
 
-        /* The fiber that runs on this host thread; shared by all units of an object. */
         extern "C" {
-        __attribute__((weak, visibility("hidden"))) __thread Thread *tgc_emulate_self;
+        __attribute__((visibility("hidden"))) __thread ThreadHead *tgc_emulate_self;
         }
-        inline Thread *self() { return tgc_emulate_self; }
+        inline Thread *self() { return static_cast<Thread *>(tgc_emulate_self); }
 
         inline unsigned random_next(Block * b)
         {
@@ -194,8 +171,7 @@ EMU_NAMESPACE
                 va_end(ap);
         }
 
-        /* Called in a fiber: gives up the whole block. */
-        __attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt, ...)
+        void fail(const char *fmt, ...)
         {
                 Thread *t = self();
                 va_list ap;
@@ -227,8 +203,7 @@ EMU_NAMESPACE
                 leave(t);
         }
 
-        /* Lets others run; for spins. */
-        inline void yield()
+        void yield()
         {
                 Thread *t = self();
                 if (++t->spins > (t->block->n_with > 1 ? 1 << 22 : 1 << 16))
@@ -288,10 +263,8 @@ EMU_NAMESPACE
                         set_state(w->lane[__builtin_ctz(rest)], READY);
         }
 
-        /* Barrier `id` of `expected` threads; adds `value` to its sum and returns the total.
-         * Barrier 0 is __syncthreads: all threads, one place in the code. */
-        inline int barrier(const char *what, int id, int expected, bool waits, int value,
-                           const char *file, int line)
+        int barrier(const char *what, int id, int expected, bool waits, int value, const char *file,
+                    int line)
         {
                 Thread *t = self();
                 Block *b = t->block;
@@ -341,25 +314,9 @@ EMU_NAMESPACE
                 return r->result;
         }
 
-        /* ---- asynchronous copies ----------------------------------------------- */
+        /* ---- what is checked --------------------------------------------------- */
 
-        /* Delivers all groups but the latest `left`, oldest first. */
-        inline void copies_deliver(Thread * t, int left)
-        {
-                size_t i = 0;
-                for (; i < t->copies.size() && t->copies[i].group < t->group - left; i++) {
-                        const Copy *c = &t->copies[i];
-                        if (c->valid)
-                                memcpy(c->to, c->from, c->bytes);
-                        else
-                                memset(c->to, 0, c->bytes);
-                }
-                if (i)
-                        t->copies.erase(t->copies.begin(), t->copies.begin() + i);
-        }
-
-        /* Fails unless p is an aligned address of n bytes in this block's shared memory. */
-        inline void check_smem(const char *what, const void *p, int n)
+        void check_smem(const char *what, const void *p, int n)
         {
                 Thread *t = self();
                 Block *b = t->block;
@@ -372,9 +329,7 @@ EMU_NAMESPACE
                              t->number, what, (size_t)at, n);
         }
 
-        /* Fails unless p is aligned for an access of n bytes (16 at a time) and inside an
-         * argument's memory, shared memory or this thread's own stack. */
-        inline void check_access(const char *what, const void *p, size_t n)
+        void check_access(const char *what, const void *p, size_t n)
         {
                 Thread *t = self();
                 const Block *b = t->block;
@@ -418,10 +373,5 @@ EMU_NAMESPACE
         }
 
 }  // namespace emu
-
-#define threadIdx (emu::self()->idx)
-#define blockIdx (emu::self()->block->idx)
-#define blockDim (emu::self()->block->dim)
-#define gridDim (emu::self()->block->grid)
 
 #endif

@@ -89,6 +89,13 @@ TGC_DEV float emu_from_f16(unsigned short h)
         return __uint_as_float(u | (uint32_t)(h & 0x8000) << 16);
 }
 
+/* tf32: ties away from zero; infinities and NaNs stay. */
+TGC_DEV unsigned emu_to_tf32(float x)
+{
+        const uint32_t u = __float_as_uint(x);
+        return (u & 0x7f800000) == 0x7f800000 ? u & ~0x1fffu : (u + 0x1000) & ~0x1fffu;
+}
+
 /* Conversions only: CUDA's own operators round to 16 bits after every step, so
  * kernels compute in float, and an operator here could only hide that they do not. */
 struct __nv_bfloat16 {

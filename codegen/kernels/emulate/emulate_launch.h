@@ -1,69 +1,10 @@
-/* emulate_launch.h: the unit's entry points, and the function that the object exports. */
+/* emulate_launch.h: the launch: blocks on host threads, with stacks and shared memory. */
 #ifndef TGC_EMULATE_LAUNCH_H
 #define TGC_EMULATE_LAUNCH_H
 
-#include <climits>
-#include <utility>
-
-#define TGC_ACCESS(p, bytes) emu::check_access(__func__, p, bytes)
-#define TGC_SMEM(name) char *name = emu::self()->block->smem
-#define TGC_SURPLUS(n)       \
-        if (emu::surplus(n)) \
-        return
-#define TGC_KERNEL(name, n_params) static emu::Entry<n_params> emu_entry_##name(#name, name);
-
 EMU_NAMESPACE
 {
-        /* Every parameter of a kernel is a pointer, or a tensor map by value, passed by the
-         * address of its bytes. */
-        struct Kernel {
-                const char *name;
-                int n_params;
-                void (*fn)();
-                void (*call)(void (*fn)(), void **args);
-                Kernel *next;
-        };
-
-        inline Kernel *kernels; /* of all units of the object */
-
-        template <class P>
-        struct Param {
-                static P of(void *arg) { return *(const P *)arg; }
-        };
-        template <class P>
-        struct Param<P *> {
-                static P *of(void *arg) { return (P *)arg; }
-        };
-
-        template <class... P, size_t... I>
-        inline void call_with(void (*fn)(P...), void **args, std::index_sequence<I...>)
-        {
-                fn(Param<P>::of(args[I])...);
-        }
-
-        template <class... P>
-        inline void call_typed(void (*fn)(), void **args)
-        {
-                call_with((void (*)(P...))fn, args, std::index_sequence_for<P...>());
-        }
-
-        template <int N>
-        struct Entry : Kernel {
-                template <class... P>
-                Entry(const char *id, void (*f)(P...))
-                {
-                        static_assert(sizeof...(P) == N,
-                                      "TGC_KERNEL's number of parameters is not the kernel's");
-                        name = id;
-                        n_params = N;
-                        fn = (void (*)())f;
-                        call = call_typed<P...>;
-                        next = kernels;
-                        kernels = this;
-                }
-        };
-
-        inline void kernel_call(const Kernel *k, void **args) { k->call(k->fn, args); }
+        Kernel *kernels;
 
         enum { MAX_ARGS = 256 };
         inline size_t sizes[MAX_ARGS];
@@ -149,9 +90,7 @@ EMU_NAMESPACE
                 return (unsigned)strtoul(s, 0, 10) + 2;
         }
 
-        /* The i-th block to run: forward, backward, or a random rotation with a stride coprime to
-         * n. */
-        inline unsigned block_number(unsigned order, unsigned i, unsigned n)
+        unsigned block_number(unsigned order, unsigned i, unsigned n)
         {
                 if (order == FORWARD)
                         return i;
@@ -258,38 +197,27 @@ EMU_NAMESPACE
 
 }  // namespace emu
 
-/* Optional: bytes that args[0..n) of the next launch point to, against which load, store and
- * ptx.cuh's copies are checked.  Copied. */
-extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_sizes(const size_t *size,
-                                                                               int n)
+extern "C" void tgc_emulate_sizes(const size_t *size, int n)
 {
         emu::n_sizes = n < emu::MAX_ARGS ? n : emu::MAX_ARGS;
         memcpy(emu::sizes, size, emu::n_sizes * sizeof *size);
 }
 
-/* Optional: 1: launches keep their stacks for the next one; 0: not, and kept ones are freed. */
-extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_keep(int keep)
+extern "C" void tgc_emulate_keep(int keep)
 {
         emu::keep_workers = keep != 0;
         if (!keep)
                 emu::workers_free();
 }
 
-/* Optional: the next launch's blocks are clusters of `cluster`, and `together` of them, a multiple
- * of that, may wait for each other. */
-extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_clusters(unsigned cluster,
-                                                                                  unsigned together)
+extern "C" void tgc_emulate_clusters(unsigned cluster, unsigned together)
 {
         emu::next_cluster = cluster;
         emu::next_together = together;
 }
 
-/* Runs kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of dynamic shared
- * memory.  args[i] is the i-th pointer, or the address of a tensor map.  Returns 0, or 1 with a
- * message in err; memory then holds whatever the blocks wrote.  One launch at a time per object. */
-extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
-        const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
-        char *err, int err_cap)
+extern "C" int tgc_emulate_launch(const char *kernel, unsigned grid, unsigned block, unsigned smem,
+                                  void **args, int n_args, char *err, int err_cap)
 {
         emu::Regions regions = { args, emu::sizes, emu::n_sizes };
         emu::Kernel *k = emu::kernels;

@@ -6,8 +6,6 @@
 #ifndef TGC_EMULATE_SCHEDULE_H
 #define TGC_EMULATE_SCHEDULE_H
 
-#include "emulate_block.h"
-
 EMU_NAMESPACE
 {
         inline void thread_end(Thread * t)
@@ -39,22 +37,19 @@ EMU_NAMESPACE
                 b->ended++;
         }
 
-        /* TGC_SURPLUS: every thread of a block that keeps n threads calls this first; true: the
-         * thread exits. */
-        inline bool surplus(int n)
+        bool surplus(int n)
         {
                 Thread *t = self();
                 t->block->live = n < t->block->n ? n : t->block->n;
                 return t->number >= n;
         }
 
-        inline void kernel_call(const Kernel *k, void **args);
-
         inline void thread_main()
         {
                 Thread *t = self();
                 fiber_entered(&t->block->host);
-                kernel_call(t->block->kernel, t->block->args);
+                const Kernel *k = t->block->kernel;
+                k->call(k->fn, t->block->args);
                 thread_end(t);
                 context_switch(&t->context, &t->block->host, true);
                 abort();
@@ -146,6 +141,7 @@ EMU_NAMESPACE
                         t->number = i;
                         t->lane = i & 31;
                         t->block = b;
+                        t->in = b;
                         t->warp = &b->warp[i >> 5];
                         t->warp->number = i >> 5;
                         t->warp->lane[t->lane] = t;
@@ -153,7 +149,7 @@ EMU_NAMESPACE
                         t->copies.clear();
                         t->sends.clear();
                         t->wgmma.clear();
-                        t->group = t->spins = 0;
+                        t->group = t->sent = t->spins = 0;
                         t->issued = t->wgroup = 0;
                         set_state(t, READY);
                         fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, i * 5,

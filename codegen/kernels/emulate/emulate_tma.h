@@ -1,14 +1,10 @@
-/* emulate_tma.h: Hopper's mbarriers, TMA and clusters, for emulate_sm90.h.
+/* emulate_tma.h: Hopper's mbarriers, TMA and clusters.
  *
  * A TMA load's destination is NaNs until a thread checks its barrier.  A TMA store reads its
  * source when a thread waits for the store. */
 #ifndef TGC_EMULATE_TMA_H
 #define TGC_EMULATE_TMA_H
 /* clang-format off: a line an instruction */
-
-EMU_ITSELF
-
-typedef unsigned long long Mbar;
 
 EMU_NAMESPACE
 {
@@ -54,11 +50,28 @@ EMU_NAMESPACE
                                 set_state(&b->thread[i], READY);
         }
 
-        inline void mbar_arrive(const char *what, Mbar *bar, int bytes)
+        void mbar_init(Mbar * bar, unsigned count)
         {
-                MbarBits *m = mbar_bits(what, bar);
+                check_smem("mbarrier_init", bar, 8);
+                MbarBits m = { 0, (unsigned short)count, (unsigned short)count, 0 };
+                memcpy(bar, &m, sizeof m);
+        }
+
+        void mbar_inval(Mbar * bar)
+        {
+                for (const Fetch &f : block_of(bar)->fetch)
+                        if (f.mbar == bar)
+                                fail("thread %d: invalidation of a barrier, of which a fetched "
+                                     "tile was never waited for",
+                                     self()->number);
+                memset(bar, 0xff, sizeof *bar);
+        }
+
+        void mbar_arrive(Mbar * bar, int bytes)
+        {
+                MbarBits *m = mbar_bits("an arrival", bar);
                 if (!m->pending)
-                        fail("thread %d: %s, more than the barrier's %d", self()->number, what,
+                        fail("thread %d: an arrival, more than the barrier's %d", self()->number,
                              m->count);
                 m->bytes += bytes;
                 m->pending--;
@@ -120,17 +133,17 @@ EMU_NAMESPACE
                                  if (p)
                                          memcpy(&v, p, m->elem);
                                  if (m->elem == 4)
-                                         v = to_tf32(__uint_as_float(v));
+                                         v = emu_to_tf32(__uint_as_float(v));
                                  memcpy(b->smem + at, &v, m->elem);
                          });
                 mbar_bytes((Mbar *)f->mbar, box_bytes(m));
         }
 
-        /* A TMA store reads its source when it is waited for, so that later writes to it show. */
-        inline void send(const char *from, const void *map, int x, int y)
+        void send(const void *source, const void *map, int x, int y)
         {
                 Thread *t = self();
                 const Map *m = (const Map *)map;
+                const char *from = (const char *)source;
                 const long long at = from - t->block->smem;
                 if (at < 0 || at % 128 || at + box_bytes(m) > (long long)t->block->smem_size)
                         fail("thread %d: a tile of %d bytes to store at byte %lld of %zu bytes of "
@@ -139,9 +152,9 @@ EMU_NAMESPACE
                 t->sends.push_back({ from, *m, t->sent, x, y });
         }
 
-        /* Delivers all groups but the latest `left`, oldest first. */
-        inline void sends_deliver(Thread * t, int left)
+        void sends_deliver(int left)
         {
+                Thread *t = self();
                 size_t i = 0;
                 for (; i < t->sends.size() && t->sends[i].group < t->sent - left; i++) {
                         const Send *s = &t->sends[i];
@@ -178,7 +191,7 @@ EMU_NAMESPACE
                         }
         }
 
-        inline void fetch(Block * b, char *to, const void *map, Mbar *bar, int x, int y)
+        inline void fetch_to(Block * b, char *to, const void *map, Mbar *bar, int x, int y)
         {
                 const int bytes = box_bytes((const Map *)map);
                 if ((to - b->smem) % 1024 || to + bytes > b->smem + b->smem_size)
@@ -190,9 +203,26 @@ EMU_NAMESPACE
                 fetch_awaited(b, bar);
         }
 
-        inline void fetch_flat(char *to, const char *from, unsigned bytes, Mbar *bar)
+        void fetch(void *to, const void *map, Mbar *bar, int x, int y)
+        {
+                fetch_to(self()->block, (char *)to, map, bar, x, y);
+        }
+
+        void fetch_multicast(void *to, const void *map, Mbar *bar, int x, int y, unsigned mask)
+        {
+                for (unsigned rank = 0; rank < 16; rank++)
+                        if (mask >> rank & 1) {
+                                char *there = (char *)in_cluster(to, rank);
+                                fetch_to(block_of(there), there, map, (Mbar *)in_cluster(bar, rank),
+                                         x, y);
+                        }
+        }
+
+        void fetch_flat(void *dest, const void *source, unsigned bytes, Mbar *bar)
         {
                 Block *b = self()->block;
+                char *to = (char *)dest;
+                const char *from = (const char *)source;
                 check_smem("bulk_load", to, 16);
                 check_smem("bulk_load", to + bytes - 16, 16);
                 check_access("bulk_load", from, 16);
@@ -204,23 +234,56 @@ EMU_NAMESPACE
                 fetch_awaited(b, bar);
         }
 
-        /* The same address in the shared memory of block `rank` of the cluster. */
-        template <class T>
-        inline T *in_cluster(T * p, unsigned rank)
+        void *in_cluster(const void *p, unsigned rank)
         {
                 Block *b = self()->block;
                 int first = b->rank - b->rank % b->cluster;
                 if ((int)rank >= b->cluster)
                         fail("thread %d: block %u of a cluster of %d", self()->number, rank,
                              b->cluster);
-                return (T *)(b->with[first + (int)rank]->smem + ((char *)p - b->smem));
+                return b->with[first + (int)rank]->smem + ((const char *)p - b->smem);
+        }
+
+        void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
+        {
+                memcpy(in_cluster(p, rank), &x, 4);
+                mbar_bytes((Mbar *)in_cluster(bar, rank), 4);
+        }
+
+        /* ---- waiting ----------------------------------------------------------------------- */
+
+        inline void wait_at(State state, const char *what, EMU_AT)
+        {
+                Thread *t = self();
+                t->what = what;
+                t->file = file;
+                t->line = line;
+                wait_in(t, state);
+        }
+
+        bool mbar_try_wait(Mbar * bar, unsigned parity)
+        {
+                fetches_deliver(bar);
+                MbarBits *m = mbar_bits("a wait", bar);
+                if (m->phase == parity)
+                        yield();
+                return m->phase != parity;
+        }
+
+        void mbar_wait(Mbar * bar, unsigned parity, EMU_AT)
+        {
+                fetches_deliver(bar);
+                while (mbar_bits("a wait", bar)->phase == parity) {
+                        self()->mbar = bar;
+                        wait_at(AT_MBARRIER, "mbarrier_wait", file, line);
+                }
         }
 
         /* ---- the cluster's barrier -------------------------------------------------------- */
 
         inline Block *cluster_first(Block * b) { return b->with[b->rank - b->rank % b->cluster]; }
 
-        inline void cluster_come()
+        void cluster_come()
         {
                 Thread *t = self();
                 Block *first = cluster_first(t->block);
@@ -237,7 +300,13 @@ EMU_NAMESPACE
                 }
         }
 
+        void cluster_wait(EMU_AT)
+        {
+                Thread *t = self();
+                while (cluster_first(t->block)->round == t->round)
+                        wait_at(AT_CLUSTER, "cluster_wait", file, line);
+        }
+
 }  // namespace emu
 
-EMU_KERNELS
 #endif

@@ -1,11 +1,7 @@
 /* attention_test.cu: the attention families against plain loops in double.
  *
- *   emulator  g++ -std=c++17 -O1 -fno-strict-aliasing -Icodegen/forms $(make -s kernel-includes)
- *             -Iruntime -x c++ \
- *                 -include codegen/kernels/emulate/emulate.h tests/emulate/attention_test.cu -o
- *                 attention_test
- *   GPU       nvcc -std=c++17 -arch=sm_90 -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *             tests/emulate/attention_test.cu
+ *      tests/emulate/play.sh attention_test            the emulator
+ *      tests/emulate/play.sh --gpu attention_test      a GPU
  *
  * Each case is one problem: storage type, head widths and counts, what is masked,
  * and lengths that do not divide the tiles.  Not-yet-written cache rows hold NaN.

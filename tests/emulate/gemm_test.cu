@@ -1,12 +1,7 @@
 /* gemm_test.cu: gemm.cuh and grouped_gemm.cuh against plain loops, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
- *      codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *          tests/emulate/gemm_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes)
- *      -Iruntime tests/emulate/gemm_test.cu
- *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...    (wgmma as well)
+ *      tests/emulate/play.sh gemm_test            the emulator
+ *      tests/emulate/play.sh --gpu gemm_test      a GPU; with -DTGC_SM90A wgmma as well
  *
  * Inputs of the matmuls are small integers, so every sum is exact and results are compared for
  * equality, but where a norm follows. */

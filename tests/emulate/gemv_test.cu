@@ -1,12 +1,8 @@
 /* gemv_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a
  * GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
- *      codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *          tests/emulate/gemv_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes)
- *      -Iruntime tests/emulate/gemv_test.cu
+ *      tests/emulate/play.sh gemv_test            the emulator
+ *      tests/emulate/play.sh --gpu gemv_test      a GPU
  *
  * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are
  * compared within that. */

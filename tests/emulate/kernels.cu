@@ -1,7 +1,7 @@
 /* kernels.cu: the kernels of kernels.cuh against plain loops.
  *
- * One program for both worlds: `g++ -x c++ -include codegen/kernels/emulate/emulate.h` runs it
- * emulated (tests/test_emulate.c does, in several orders), nvcc on a GPU.  The wrong
+ * One program for both worlds: `tests/emulate/play.sh kernels` runs it emulated
+ * (tests/test_emulate.c does, in several orders), `play.sh --gpu kernels` on a GPU.  The wrong
  * kernels are for the emulator alone. */
 #include <cmath>
 #include "launch.h"

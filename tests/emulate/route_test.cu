@@ -1,9 +1,8 @@
 /* route_test.cu: choosing experts, sorting rows into their buckets and putting results together,
  * against plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes)
- *      -Iruntime -include codegen/kernels/emulate/emulate.h route_test.cu nvcc -std=c++17
- *      -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime route_test.cu
+ *      tests/emulate/play.sh route_test            the emulator
+ *      tests/emulate/play.sh --gpu route_test      a GPU
  *
  * Sizes are odd on purpose: one row, buckets with none, a last tile that is not full. */
 #include "near.h"

@@ -1,9 +1,8 @@
 /* rows_test.cu: maps, norms, softmax, reductions, cross-entropy and sums of columns, against
  * plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes)
- *      -Iruntime -include codegen/kernels/emulate/emulate.h rows_test.cu nvcc -std=c++17
- *      -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime rows_test.cu
+ *      tests/emulate/play.sh rows_test            the emulator
+ *      tests/emulate/play.sh --gpu rows_test      a GPU
  *
  * Sizes are odd on purpose: one element, one row, a last tile that is not full,
  * rows that fit a lane, a warp, a block, and none of these. */

@@ -1,9 +1,8 @@
 /* stored_gemv_sm90_test.cu: gemv_stored_sm90.cuh against a plain loop over decoded weights, every
  * type of blocks that it takes, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
- *      codegen/kernels/emulate/emulate.h -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *      -Iruntime/weights tests/emulate/stored_gemv_sm90_test.cu
+ *      tests/emulate/play.sh stored_gemv_sm90_test            the emulator
+ *      tests/emulate/play.sh --gpu stored_gemv_sm90_test      a GPU
  *
  * A row has the same bits among eight as alone. */
 #define TGC_SM90A 1

@@ -1,9 +1,8 @@
 /* stored_gemv_test.cu: gemv_stored.cuh and gemv_chunks.cuh against a plain loop over decoded
  * weights, every type of blocks, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
- *      codegen/kernels/emulate/emulate.h -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *      -Iruntime/weights tests/emulate/stored_gemv_test.cu
+ *      tests/emulate/play.sh stored_gemv_test            the emulator
+ *      tests/emulate/play.sh --gpu stored_gemv_test      a GPU
  *
  * x is random, of all sizes.  What rounding it to two or three digits may change is allowed, and
  * float32's own rounding. */

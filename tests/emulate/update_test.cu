@@ -1,8 +1,7 @@
 /* update_test.cu: the gradients' norm, and the rules of the optimiser against ir/optimizer.c.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes)
- *      -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc -std=c++17
- *      -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime update_test.cu
+ *      tests/emulate/play.sh update_test            the emulator
+ *      tests/emulate/play.sh --gpu update_test      a GPU
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */
 #include "../../ir/optimizer.c"

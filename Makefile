@@ -126,8 +126,13 @@ $(FUZZ_IN)/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 
 # The C kernels are built as generated code is.
 $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
-# Without -g, which takes as long as the rest.
-$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 $(if $(SAN),,-g0) -O2 -march=native -fno-math-errno -fno-trapping-math -Wno-missing-field-initializers $(KERNELS) -Iruntime -Iruntime/weights
+# Without -g, which takes as long as the rest.  Some take ten times as long to optimise as to run; FULL=1: as for users.
+CPU_OPT  = -O2
+ifndef FULL
+$(patsubst %,$(BUILD)/tests/test_cpu_%,attention products stored stored_int8): CPU_OPT = -O0 -DTGC_CALLS
+$(BUILD)/tests/test_cpu_amx: CPU_OPT = -Og
+endif
+$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 $(if $(SAN),,-g0) $(CPU_OPT) -march=native -fno-math-errno -fno-trapping-math -Wno-missing-field-initializers $(KERNELS) -Iruntime -Iruntime/weights
 
 # clang-format 14; tables of instructions and generated files are left alone.
 FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | grep -v '^examples/'))

@@ -84,11 +84,7 @@ asm(".text\n"
 
 EMU_NAMESPACE
 {
-#ifdef EMU_ASAN
-        enum { STACK = 512 * 1024 }; /* red zones make frames large */
-#else
-        enum { STACK = 128 * 1024 };
-#endif
+        enum { STACK = 512 * 1024 }; /* -O0 and red zones make frames large */
 
         struct Context {
 #if defined __x86_64__ || defined __aarch64__

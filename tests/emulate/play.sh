@@ -1,6 +1,7 @@
 #!/bin/bash
-# play.sh NAME [FLAG...]: builds tests/emulate/NAME.cu with the emulator and runs it; --gpu NAME ...:
-# with nvcc, for the GPU that is here.  CXX (clang++, else g++), ARCH (90a), TGC_EMULATE_ORDER.
+# play.sh NAME [FLAG...]: builds tests/emulate/NAME.cu with the emulator and runs it;
+# --gpu NAME [FLAG...]: with nvcc, for the GPU that is here.
+# CXX (clang++, else g++), ARCH (90a), TGC_EMULATE_ORDER.
 set -e
 cd "$(dirname "$0")/../.."
 gpu=

@@ -334,6 +334,7 @@ TEST (hostile_adapters_are_refused_by_name) {
         for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
                 copy_with(row[i].was, row[i].now);
                 refused(3, "run " FROM "base --lora @/bad --prompt-ids 1" HERE, row[i].says);
+                CHECK_MSG(!strstr(err, "in the model file"), "%s", err); /* not a file's to say */
         }
         copy_with("\"r\": 4", "\"r\": 4");
         unlink(in_dir("bad/adapter_model.safetensors"));

@@ -263,7 +263,7 @@ static int write_all(Merge *g, const char *folder, int dtype, uint64_t shard, in
                 memcpy(w[i].dim, q->dim, sizeof w[i].dim);
         }
         if (!code) {
-                WeightSet set = { g->n_base, w, g, begin, NULL };
+                WeightSet set = { .n = g->n_base, .param = w, .ctx = g, .begin = begin };
                 weight_map_annotate(map, g->base);
                 code = weight_map_export_folder(map, &set, dtype, folder, shard, meta, 1, n_files,
                                                 e);

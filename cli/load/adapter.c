@@ -186,7 +186,11 @@ static int import_one(Through *t, const Adapter *a, Err *e)
         char *path = a->names ? strdup(a->dir) : file_join(a->dir, FILE_NAME);
         Checkpoint *ck = NULL;
         WeightMap *names = NULL;
-        WeightSet set = { t->n, t->p, t, t->s ? begin : NULL, t->s ? end_import : NULL };
+        WeightSet set = { .n = t->n,
+                          .param = t->p,
+                          .ctx = t,
+                          .begin = t->s ? begin : NULL,
+                          .end = t->s ? end_import : NULL };
         int code = path ? checkpoint_open(&ck, path, e)
                         : err_set(e, TGC_NO_MEMORY, "%s: no memory", a->dir);
         if (!code && a->names && !(code = weight_map_parse(&names, a->names, path, e)))
@@ -336,7 +340,7 @@ int adapter_export(Session *s, const Plan *p, const char *dir, const char *file,
                 code = err_set(e, TGC_BAD_FILE,
                                "the plan's weights have %zu bytes, the parameters need %llu",
                                w->size, (unsigned long long)(t.m.n_all * store_size(t.m.dtype)));
-        WeightSet set = { t.n, t.p, &t, s ? begin : NULL, NULL };
+        WeightSet set = { .n = t.n, .param = t.p, .ctx = &t, .begin = s ? begin : NULL };
         if (!code)
                 code = path ? weight_map_export(t.map, &set, CK_F32, path, meta, 1, e)
                             : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir ? dir : file);

@@ -107,7 +107,7 @@ static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Che
         WeightParam *p = in_section(m, mem);
         Place *place = p ? param_places(plan, p, m->n_params) : NULL;
         WeightReport report = { 0 };
-        WeightSet set = { .n = m->n_params, .param = p };
+        WeightSet set = { .n = m->n_params, .param = p, .left_over = PASS_OVER };
         int code = p ? weight_map_import(map, ck, &set, &report, e)
                      : err_set(e, TGC_NO_MEMORY, "%s: no memory", checkpoint_path(ck));
         if (!code)

@@ -428,7 +428,7 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
         }
         if (p && from)
                 place = param_places(plan, p, m->n_params);
-        WeightSet set = { m->n_params, p, pass, pass_begin, pass_end };
+        WeightSet set = { m->n_params, p, pass, pass_begin, pass_end, PASS_OVER };
         static const StMeta meta[] = { { "format", "pt" } };
         if (!code)
                 code = from ? weight_map_import(map, from, &set, NULL, e)

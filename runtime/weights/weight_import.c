@@ -383,7 +383,7 @@ int weight_map_twins(const WeightMap *m, const Checkpoint *ck, Err *e)
 
 /* A tensor that nothing uses is a part of the model that is left out: another model. */
 static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs,
-                         Err *e)
+                         const char *left_over, Err *e)
 {
         int n = checkpoint_count(ck);
         bool *used = calloc((size_t)n + 1, 1);
@@ -409,9 +409,9 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
                 return differ(ck, name, twin, e);
         return unused.n ? err_set(e, TGC_BAD_FILE,
                                   "%s: %d tensor%s that the model does not use: %s; is it of this "
-                                  "model?  (ignore \"GLOB\" in the model file passes over tensors)",
+                                  "model?%s",
                                   checkpoint_path(ck), unused.n, unused.n == 1 ? "" : "s",
-                                  names_text(&unused))
+                                  names_text(&unused), left_over ? left_over : "")
                         : TGC_OK;
 }
 
@@ -470,7 +470,7 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
         if (!rc)
                 rc = check_all(m, set, job, n_jobs, first, &r, e);
         if (!rc)
-                rc = refuse_unused(m, ck, job, n_jobs, e);
+                rc = refuse_unused(m, ck, job, n_jobs, set->left_over, e);
         for (int i = 0; i < set->n && !rc; i++)
                 if (first[i + 1] > first[i])
                         rc = import_param(m, set, i, job + first[i], first[i + 1] - first[i], e);

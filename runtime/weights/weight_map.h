@@ -78,7 +78,12 @@ typedef struct WeightSet {
         void *ctx;
         int (*begin)(void *ctx, int i, void **data, Err *e);
         int (*end)(void *ctx, int i, bool ok, Err *e);
+        /* what to do about tensors that are left over, for the message; NULL: nothing */
+        const char *left_over;
 } WeightSet;
+
+/* left_over of a model's own tensors */
+#define PASS_OVER "  (ignore \"GLOB\" in the model file passes over tensors)"
 
 /* What import found worth a warning.  Names belong to the checkpoint and map. */
 typedef struct WeightReport {

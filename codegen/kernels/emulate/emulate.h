@@ -42,6 +42,14 @@
 /* Hidden: several emulated objects may be loaded into one process. */
 #define EMU_NAMESPACE namespace emu __attribute__((visibility("hidden")))
 
+#if defined __SANITIZE_ADDRESS__
+#define EMU_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#endif
+#endif
+
 #include "emulate_cuda.h"
 #include "emulate_core.h"
 #include "emulate_warp.h"
